@@ -39,6 +39,12 @@ export const REQUESTS_MAX = 1_000;
  */
 export const REQUESTS_PER_PLAN_MAX = 3;
 /**
+ * The same for a plan of which some response had fewer rows than an earlier one showed. The
+ * nodes behind the source's address then serve different rows, and the next request may
+ * reach the one that has them.
+ */
+export const REQUESTS_PER_SHOWN_MAX = 7;
+/**
  * Number of consecutive runs that must contradict known rows before the source is
  * believed.
  */
@@ -186,6 +192,22 @@ const CONCERNS_ONE_REQUEST: ReadonlySet<Doubt['state']> = new Set([
   'nothing left',
   'start unproven',
   'end unproven',
+  'less than shown',
+]);
+/**
+ * Doubts after which the same request is sent again. A response that may have been cut off
+ * proves nothing until a second one is identical, and one that lacks rows which the source
+ * has shown does not prove that they are gone.
+ */
+const PROVES_NOTHING: ReadonlySet<Doubt['state']> = new Set([
+  'end unproven',
+  'less than shown',
+]);
+/** Doubts that make a run suspicious even if a later response resolves them. */
+const SURPRISES: ReadonlySet<Doubt['state']> = new Set([
+  'other',
+  'less than seen',
+  'less than shown',
 ]);
 const NEW_PLAN: PlanFindings = {
   doubts: [],
@@ -286,7 +308,7 @@ function requestWay({ doubts, isEmptyBelieved }: PlanFindings): RequestWay {
   const [first] = doubts;
   if (first === undefined || doubts.length > 1 || isEmptyBelieved)
     return 'primary';
-  if (first.state === 'end unproven') return 'primary';
+  if (PROVES_NOTHING.has(first.state)) return 'primary';
   return first.state === 'start unproven' ? 'startless fallback' : 'fallback';
 }
 
@@ -367,10 +389,10 @@ function doubted(
   const doubts = [...state.plan.doubts, doubt];
   const run = { ...state.run, doubts: [...state.run.doubts, doubt] };
   const plan = { ...state.plan, doubts };
-  const isLast = plan.requests >= REQUESTS_PER_PLAN_MAX;
-  // A response that may have been cut off proves nothing until a second one is
-  // identical.
-  if (doubt.state === 'end unproven' && !isLast)
+  const isLess = doubts.some((one) => one.state === 'less than shown');
+  const requestsMax = isLess ? REQUESTS_PER_SHOWN_MAX : REQUESTS_PER_PLAN_MAX;
+  const isLast = plan.requests >= requestsMax;
+  if (PROVES_NOTHING.has(doubt.state) && !isLast)
     return planAgain({ run, plan }, { discards: true });
 
   const learns = CONCERNS_ONE_REQUEST.has(doubt.state)
@@ -422,7 +444,9 @@ function contradicted(
   const isAccepted =
     !isEnd && doubt.state !== 'other' && contradictions >= CONTRADICTIONS_MAX;
   if ((isGone || isAccepted) && isProven)
-    return publish({ run: marked, plan }, facts, 'closed', learns);
+    return facts.shrunk.length > 0
+      ? keep({ run: marked, plan }, facts.shrunk, { learns })
+      : publish({ run: marked, plan }, facts, 'closed', learns);
 
   const counted = { ...marked, contradictions: isEnd ? 0 : contradictions };
   // A final line that may have been cut off does not count as a row.
@@ -444,9 +468,7 @@ function published(
   { run, plan, as, isLast }: ExportState & { kind: 'publishing' },
   { audited, hasForeignRows }: PublishedFacts,
 ): Transition {
-  const isSurprise = plan.doubts.some(
-    ({ state }) => state === 'other' || state === 'less than seen',
-  );
+  const isSurprise = plan.doubts.some(({ state }) => SURPRISES.has(state));
   const isSuspicious =
     hasForeignRows ||
     // The source now sends different rows for a range that was closed.

@@ -5,7 +5,7 @@
 import type { Coverage } from '../catalog/coverage-rows.ts';
 import { movesNoRows, type Publication } from '../catalog/publications.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
-import { earlier } from '../ledger/ranges.ts';
+import { earlier, overlaps } from '../ledger/ranges.ts';
 import { BEGINNING, ceilSecond, floorSecond } from '../time/time.ts';
 import { Fetcher, type Probe, probeRequest } from './download/fetcher.ts';
 import type { Outgrown, Received } from './download/receive-answer.ts';
@@ -40,6 +40,7 @@ import type { ExportContext, ExportOutcome } from './request.ts';
 import {
   assessAnswer,
   assessPublished,
+  isWithin,
   type Answered,
 } from './validation/assess-answer.ts';
 import { RowCounter } from './validation/row-counter.ts';
@@ -147,8 +148,24 @@ class ExportRun {
       retentionMicros,
     };
     const audited = await servedAudits(coverage, choice, repository);
-    const ids = audited.map(({ coverageId }) => coverageId);
+    const ids = [...audited, ...this.#shownCoverage(coverage)].map(
+      ({ coverageId }) => coverageId,
+    );
     this.#state = initialState(ids, lease.contradictions);
+  }
+
+  /**
+   * Returns the coverage of which an earlier run was shown more rows than are known, and
+   * which it could not publish.
+   */
+  #shownCoverage(coverage: readonly Coverage[]): readonly Coverage[] {
+    const { shown } = this.#windows;
+    if (shown === undefined) return [];
+    const { assetId } = this.#context.lease.scope;
+    return coverage.filter(
+      (row) =>
+        !row.open && row.assetId === assetId && overlaps(row, shown.range),
+    );
   }
 
   /** Carries out one decision after another. */
@@ -181,7 +198,11 @@ class ExportRun {
     if (decision.do === 'request') return await this.#request(decision);
     if (decision.do === 'publish') return await this.#publish(decision);
     const { keeps, discards } = decision;
-    if (keeps !== undefined) this.#counter.recordKept(keeps.rows, keeps.reason);
+    if (keeps !== undefined) {
+      this.#counter.recordKept(keeps.rows, keeps.reason);
+      // What the source serves of closed coverage is settled: less than is known.
+      if (keeps.rows.some(({ open }) => !open)) this.#windows.forgetShown();
+    }
     if (discards) await clearSpool(this.#context);
     return await this.#makePlan();
   }
@@ -268,6 +289,10 @@ class ExportRun {
       isUnlisted: this.#context.lease.scope.isUnlisted === true,
       now: this.#context.request.clock.seen,
     });
+    if (facts.shownMore !== undefined) {
+      this.#windows.recordShown(facts.shownMore);
+      await this.#fetcher.keep();
+    }
     return { kind: 'answered', facts };
   }
 
@@ -371,7 +396,10 @@ class ExportRun {
       const bytes = sumBytes(received.seen.stretches);
       this.#windows.recordDone(range, bytes, received.oldestSecond);
     }
-    if (!isLast) await this.#fetcher.keep();
+    const { shown } = this.#windows;
+    const isShownDone = shown !== undefined && isWithin(shown.range, plan);
+    if (isShownDone) this.#windows.forgetShown();
+    if (isShownDone || !isLast) await this.#fetcher.keep();
   }
 
   #summary(ended: VerdictWithEvidence): EndedRun {

@@ -13,6 +13,7 @@ import {
   initialState,
   next,
   REQUESTS_MAX,
+  REQUESTS_PER_SHOWN_MAX,
 } from '../../src/exports/export-state.ts';
 import type {
   AnswerFacts,
@@ -25,6 +26,7 @@ const DOUBTS = {
   repeated: { state: 'repeated', expected: SUM, received: SUM },
   other: { state: 'other', expected: SUM, received: SUM },
   less: { state: 'less than seen' },
+  lessShown: { state: 'less than shown', shownRows: '2', receivedRows: '0' },
   fewerOpen: {
     state: 'fewer in the open segment',
     knownRows: '2',
@@ -63,6 +65,7 @@ const GOOD: AnswerFacts = {
   replacesClosed: false,
   isRested: false,
   compared: [7n],
+  shownMore: undefined,
   isWindow: false,
   isFirstShown: false,
   hasTimes: true,
@@ -267,6 +270,7 @@ describe('next() after the first doubt about a plan', () => {
     repeated: 'fallback',
     other: 'fallback',
     less: 'fallback',
+    lessShown: 'primary',
     fewerOpen: 'fallback',
     nothingLeft: 'fallback',
     startUnproven: 'startless fallback',
@@ -296,7 +300,7 @@ describe('next() after the first doubt about a plan', () => {
       const isMissed = name === 'startUnproven';
       expect(state.run.verdicts).toEqual(isMissed ? ['suspicious'] : []);
       const [after] = publishWith(state);
-      const isSurprise = name === 'other' || name === 'less';
+      const isSurprise = ['other', 'less', 'lessShown'].includes(name);
       expect(after.run.verdicts).toEqual(
         isMissed || isSurprise ? ['suspicious'] : [],
       );
@@ -403,6 +407,49 @@ describe('next() after the third answer to a plan that is doubted', () => {
       expect(state.run.contradictions).toBe(isSettled ? 0 : before + 1);
     },
   );
+});
+
+describe('next() after an answer with fewer rows than an earlier one showed', () => {
+  const shrunk = [coverage(5n)];
+
+  test('requests again, as often as it takes to meet another node', () => {
+    for (let before = 0; before < REQUESTS_PER_SHOWN_MAX - 1; before += 1) {
+      const [state, decision] = doubt(requesting(before), 'lessShown');
+      expect(decision).toMatchObject({ do: 'plan', discards: true });
+      expect(state.run.contradictions).toBe(0);
+    }
+  });
+
+  test('audits the compared coverage once the surprise came twice, however late', () => {
+    let state = requesting();
+    for (const name of ['other', 'lessShown', 'other'] as const)
+      [state] = next(doubt(state, name)[0], planned());
+    expect([...state.run.audited]).toEqual([7n]);
+  });
+
+  test.each([
+    // facts of the answer, runs that contradicted before, expected decision
+    [{}, 0, 'open'],
+    [{ replacesClosed: true }, 0, 'nothing'],
+    [{}, CONTRADICTIONS_MAX - 1, 'closed'],
+    [{ shrunk }, CONTRADICTIONS_MAX - 1, 'kept'],
+  ] as const)(
+    'decides after the last request with %o, contradicted by %i runs: %s',
+    (facts, before, expected) => {
+      const last = requesting(REQUESTS_PER_SHOWN_MAX - 1, before);
+      const [state, decision] = doubt(last, 'lessShown', facts);
+      expect(short(decision)).toBe(expected);
+      expect(state.run.verdicts[0]).toBe('suspicious');
+    },
+  );
+
+  test('stays suspicious if a later answer has the rows', () => {
+    const [doubted] = doubt(requesting(), 'lessShown');
+    const [asked] = next(doubted, planned());
+    const [publishing] = answer(asked, {});
+    const [state] = publishWith(publishing);
+    expect(state.run.verdicts).toEqual(['suspicious']);
+  });
 });
 
 describe('next() after an answer that was cancelled', () => {

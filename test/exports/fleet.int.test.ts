@@ -52,6 +52,91 @@ describe('an export from a fleet', () => {
     expect(await world.rows()).toEqual(all.map(row12).toSorted());
   });
 
+  /** The answer of a node that keeps no entry of the first of May. */
+  const pruned = (csv: Buffer): Iterable<Buffer> => {
+    const lines = csv.toString().split('\n');
+    return [
+      Buffer.from(lines.filter((line) => !/2023-05-01/.test(line)).join('\n')),
+    ];
+  };
+
+  /** A ledger whose first answer, the only one so far, came from a pruned node. */
+  async function openPruned() {
+    await using stack = new AsyncDisposableStack();
+    const world = stack.use(await World.open(database));
+    const old = entries('2023-05-01T10:00:00Z', 2);
+    const fresh = entries('2023-05-02T10:00:00Z', 3);
+    world.source.entries = old;
+    world.source.spoils.push(pruned);
+    await world.export('2023-05-02T00:00:00Z');
+    world.source.entries = [...old, ...fresh];
+    const owned = stack.move();
+    return {
+      world,
+      written: [...old, ...fresh].map(row12).toSorted(),
+      [Symbol.asyncDispose]: () => owned.disposeAsync(),
+    };
+  }
+
+  test.each([
+    ['a later answer lacks them', [undefined, pruned]],
+    [
+      'the comparison of what is known lacks them',
+      [undefined, undefined, pruned],
+    ],
+  ])(
+    'publishes the rows that one answer showed, although %s',
+    async (_, spoils) => {
+      await using ledger = await openPruned();
+      const { world, written } = ledger;
+      world.source.spoils.push(...spoils);
+      expect(
+        await world.export('2023-05-03T00:00:00Z', {}, changes),
+      ).toMatchObject({ verdict: 'suspicious' });
+      expect(await world.rows()).toEqual(written);
+      expect(
+        await world.export('2023-05-04T00:00:00Z', {}, changes),
+      ).toMatchObject({ verdict: 'complete', requests: 1 });
+    },
+  );
+
+  test('publishes the rows that one answer showed in the next night, if all others of this night lack them', async () => {
+    await using ledger = await openPruned();
+    const { world, written } = ledger;
+    const others = Array.from({ length: 20 }, () => pruned);
+    world.source.spoils.push(undefined, ...others);
+    const night = () => world.export('2023-05-03T00:00:00Z', {}, changes);
+    expect(await night()).toMatchObject({ verdict: 'suspicious' });
+    expect(await world.rows()).not.toEqual(written);
+    world.source.spoils.length = 0;
+    expect(
+      await world.export('2023-05-04T00:00:00Z', {}, changes),
+    ).toMatchObject({ verdict: 'suspicious' });
+    expect(await world.rows()).toEqual(written);
+    expect(
+      await world.export('2023-05-05T00:00:00Z', {}, changes),
+    ).toMatchObject({ verdict: 'complete', requests: 1 });
+  });
+
+  test('that has lost rows which one answer showed is believed after three nights', async () => {
+    await using ledger = await openPruned();
+    const { world } = ledger;
+    world.source.spoils.push(undefined);
+    world.source.spoils.push(...Array.from({ length: 40 }, () => pruned));
+    const verdicts: string[] = [];
+    for (const day of ['03', '04', '05', '06'])
+      verdicts.push(
+        (await world.export(`2023-05-${day}T00:00:00Z`, {}, changes)).verdict,
+      );
+    expect(verdicts).toEqual([
+      'suspicious',
+      'suspicious',
+      'suspicious',
+      'complete',
+    ]);
+    expect(await world.rows()).toHaveLength(3);
+  });
+
   test('that shows neither block nor age is exported as before', async () => {
     await using world = await World.open(database);
     world.source.entries = entries('2023-05-01T10:00:00Z', 10);

@@ -83,6 +83,13 @@ const planSchema = z.object({
   outgrown: z.object({ from: z.int(), to: z.int() }).optional(),
   /** Bytes of cancelled streams minus bytes of finished windows. */
   owedBytes: z.number(),
+  /**
+   * A known range of which a response showed more rows than are known; in seconds. A
+   * different node may not serve these rows.
+   */
+  shown: z
+    .object({ from: z.int(), to: z.int(), rows: z.int().positive() })
+    .optional(),
   silence: z.object({
     /** The number of consecutive requests that returned no row. */
     times: z.int().nonnegative(),
@@ -92,6 +99,12 @@ const planSchema = z.object({
     firstSecond: z.int().optional(),
   }),
 });
+
+/** How many rows a response had in a range. */
+export interface ShownRows {
+  readonly range: Range;
+  readonly rows: number;
+}
 
 /** The part of a response that was received so far. */
 export interface StreamSeen {
@@ -162,6 +175,17 @@ export class WindowPlan {
     return this.#kept.silence.secondsMax !== undefined;
   }
 
+  /**
+   * Returns the most rows that a response showed of a known range. Until they are
+   * published, a response with fewer is doubted.
+   */
+  get shown(): ShownRows | undefined {
+    const { shown } = this.#kept;
+    if (shown === undefined) return undefined;
+    const { from, to, rows } = shown;
+    return { range: { from: instantOf(from), to: instantOf(to) }, rows };
+  }
+
   /** Returns the plan as it would be if the current stream were cancelled. */
   afterOutgrown(seen: StreamSeen, range: Range): WindowPlan {
     const copy = new WindowPlan(this.streamBytesMax, this.toJson());
@@ -197,6 +221,21 @@ export class WindowPlan {
     if (last === undefined || last.to !== to) return undefined;
     const second = middleOf(Math.max(from, last.from), to);
     return second > from && second < to ? instantOf(second) : undefined;
+  }
+
+  /** Records that a response has more rows of a known range than are known. */
+  recordShown({ range, rows }: ShownRows): void {
+    if (rows <= (this.#kept.shown?.rows ?? 0)) return;
+    this.#kept.shown = {
+      from: secondOf(range.from),
+      to: secondOf(range.to),
+      rows,
+    };
+  }
+
+  /** Records that whatever the source has in the shown range is published. */
+  forgetShown(): void {
+    delete this.#kept.shown;
   }
 
   /** Records that a response broke off. */

@@ -5,7 +5,7 @@
  */
 import type { Coverage } from '../../catalog/coverage-rows.ts';
 import type { Publication } from '../../catalog/publications.ts';
-import { overlaps } from '../../ledger/ranges.ts';
+import { overlaps, type Range, subtract } from '../../ledger/ranges.ts';
 import { BEGINNING, DAY_MICROS, type Micros } from '../../time/time.ts';
 import type { Received } from '../download/receive-answer.ts';
 import type { PlannedRequest } from '../planning/next-window.ts';
@@ -14,7 +14,7 @@ import {
   closedRange,
   isEmpty,
 } from '../planning/remaining.ts';
-import type { WindowPlan } from '../planning/window-plan.ts';
+import type { ShownRows, WindowPlan } from '../planning/window-plan.ts';
 import type { SourceProfile } from '../planning/profile.ts';
 import {
   compareOverlap,
@@ -22,6 +22,7 @@ import {
   fewerInOpen,
   type OverlapFinding,
   rangeShownToo,
+  rowsOf,
   shrinking,
   sumsOf,
 } from './compare-rows.ts';
@@ -45,6 +46,15 @@ export type Doubt =
   | Extract<OverlapFinding, { expected: unknown }>
   /** An earlier stream that broke off had more rows of this range. */
   | { readonly state: 'less than seen' }
+  /**
+   * An earlier response, in this run or an earlier one, had more rows of this range. The
+   * node that sent this response may keep fewer entries.
+   */
+  | {
+      readonly state: 'less than shown';
+      readonly shownRows: string;
+      readonly receivedRows: string;
+    }
   /** The open segment of the last run has fewer rows now than before. */
   | {
       readonly state: 'fewer in the open segment';
@@ -110,6 +120,8 @@ export interface AnswerFacts {
   readonly isRested: boolean;
   /** Ids of the coverage rows that the overlap check compared the response with. */
   readonly compared: readonly bigint[];
+  /** The rows of a known range, if the response has more of them than are known. */
+  readonly shownMore: ShownRows | undefined;
   /** Whether the plan is one window of a larger range, so more is left to request. */
   readonly isWindow: boolean;
   /**
@@ -183,6 +195,7 @@ export function assessAnswer(
       plan.trims.length > 0 || plan.supersedes.some((row) => !row.open),
     isRested: now - overlapFrom > RESTED_MICROS,
     compared: comparedCoverage(answered),
+    shownMore: rowsShownMore(answered, finding),
     isWindow: plan.isWindow,
     isFirstShown:
       hasTimes &&
@@ -213,6 +226,9 @@ function doubtOf(
   if (fewer !== undefined)
     return { state: 'fewer in the open segment', ...fewer };
 
+  const less = lessThanShown({ plan, request, received }, windows.shown);
+  if (less !== undefined) return { state: 'less than shown', ...less };
+
   const hasNoOverlap = plan.overlap === undefined || isGone;
   const provesNoStart = !plan.isWindow && !windows.isSilent && hasNoOverlap;
   const hasStart = (request.from ?? BEGINNING) > BEGINNING;
@@ -237,15 +253,76 @@ function isNothingLeft(
 }
 
 /**
+ * Returns the shown and the received number of rows of a range that an earlier response
+ * showed; undefined if the response does not contain the range, or has as many rows.
+ */
+function lessThanShown(
+  answered: Pick<Answered, 'plan' | 'request' | 'received'>,
+  shown: ShownRows | undefined,
+): { readonly shownRows: string; readonly receivedRows: string } | undefined {
+  if (shown === undefined) return undefined;
+  const received = countRows(shown.range, answered);
+  if (received === undefined || received >= BigInt(shown.rows))
+    return undefined;
+  return { shownRows: String(shown.rows), receivedRows: String(received) };
+}
+
+/**
+ * Counts the rows that a response may have in a range: those of every requested range
+ * that overlaps it, or all rows before the requested ranges.
+ * @returns undefined if the response does not contain the whole range
+ */
+function countRows(
+  range: Range,
+  { plan, request, received }: Pick<Answered, 'plan' | 'request' | 'received'>,
+): bigint | undefined {
+  if (isWithin(range, plan)) {
+    const inside = received.segments.filter(({ from, to = range.to }) =>
+      overlaps({ from, to }, range),
+    );
+    return rowsOf(inside);
+  }
+  const first = plan.closed[0]?.from ?? plan.open?.from ?? BEGINNING;
+  const isBefore =
+    range.to <= first && (request.from ?? BEGINNING) <= range.from;
+  if (!isBefore) return undefined;
+  return BigInt(received.before.rows) + received.leftOut.range;
+}
+
+/** Whether the closed ranges of a plan contain a whole range. */
+export function isWithin(range: Range, { closed }: RequestPlan): boolean {
+  return subtract(range, closed).length === 0;
+}
+
+/** Returns the known range that was compared, if the response has more rows of it. */
+function rowsShownMore(
+  answered: Answered,
+  finding: OverlapFinding | undefined,
+): ShownRows | undefined {
+  const range = comparedRange(answered);
+  if (range === undefined || finding?.state !== 'other') return undefined;
+  const rows = Number(finding.received.rows);
+  return rows > Number(finding.expected.rows) ? { range, rows } : undefined;
+}
+
+/**
+ * Returns the range of known rows that the response was compared with: the end of the
+ * known rows, or all before the requested ranges if the response contains those too.
+ */
+function comparedRange(answered: Answered): Range | undefined {
+  const { overlap } = answered.plan;
+  const known = overlap && { from: overlap.tail.from, to: overlap.to };
+  return rangeShownToo(answered) ?? known;
+}
+
+/**
  * Returns the ids of the coverage rows for the scope's own asset that are requested again
  * if known rows came back differently twice: those within the range of the overlap check,
  * or all before the requested ranges if the response contains those too.
  */
 function comparedCoverage(answered: Answered): readonly bigint[] {
-  const { plan, target } = answered;
-  const { overlap } = plan;
-  const known = overlap && { from: overlap.tail.from, to: overlap.to };
-  const range = rangeShownToo(answered) ?? known;
+  const { target } = answered;
+  const range = comparedRange(answered);
   if (range === undefined) return [];
   return target.coverage
     .filter((row) => row.assetId === target.assetId && overlaps(row, range))
