@@ -22,7 +22,7 @@ import {
   type ExportRequest,
   WAIT_MS,
   waitedTooLong,
-} from './request.ts';
+} from './export-context.ts';
 import { runExport } from './run-export.ts';
 import type { ExportRepository } from './store/export-repository.ts';
 

@@ -7,7 +7,11 @@ import { worst, type VerdictWithEvidence } from '../errors/verdict.ts';
 import { earlier } from '../ledger/ranges.ts';
 import { ceilSecond, formatInstant, type Micros } from '../time/time.ts';
 import type { RunFindings } from './export-state.ts';
-import type { ExportContext, ExportOutcome, ExportRequest } from './request.ts';
+import type {
+  ExportContext,
+  ExportOutcome,
+  ExportRequest,
+} from './export-context.ts';
 import type { Published } from './store/export-repository.ts';
 import type { Answered } from './validation/assess-answer.ts';
 import type { RowCounter } from './validation/row-counter.ts';

@@ -5,7 +5,11 @@ import { errorCode, FencedError, PermanentError } from '../errors/errors.ts';
 import { worst } from '../errors/verdict.ts';
 import { exportLedger } from './export-ledger.ts';
 import { demandsAsset, type SourceProfile } from './planning/profile.ts';
-import type { ExportDeps, ExportOutcome, ExportRequest } from './request.ts';
+import type {
+  ExportDeps,
+  ExportOutcome,
+  ExportRequest,
+} from './export-context.ts';
 
 export interface PartyExportDeps extends ExportDeps {
   /**

@@ -16,7 +16,7 @@ import {
   learnFromAnswer,
   type SourceProfile,
 } from './planning/profile.ts';
-import type { ExportContext } from './request.ts';
+import type { ExportContext } from './export-context.ts';
 
 /** Records whether the source correctly applied the start and the end of a probe. */
 export async function learnFromProbe(

@@ -36,7 +36,7 @@ import { sumBytes } from './planning/time-histogram.ts';
 import { WindowPlan } from './planning/window-plan.ts';
 import { publishAnswer } from './publishing/publish-answer.ts';
 import { clearSpool, publish, recover } from './publishing/publisher.ts';
-import type { ExportContext, ExportOutcome } from './request.ts';
+import type { ExportContext, ExportOutcome } from './export-context.ts';
 import {
   assessAnswer,
   assessPublished,

@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import type { Log } from '../logging/log.ts';
 import type { SourceClock } from '../exports/planning/source-clock.ts';
 import type { LedgerReading } from '../exports/reading/read-ledger.ts';
-import type { ExportRequest } from '../exports/request.ts';
+import type { ExportRequest } from '../exports/export-context.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
 import type { Config } from '../config/environment.ts';
 import type { LedgerQuery } from '../ledger/ledger-range.ts';

@@ -5,7 +5,7 @@
  * that.
  */
 import { formatCount, formatPlural } from '../format/format.js';
-import type { ExportProgress } from '../exports/request.ts';
+import type { ExportProgress } from '../exports/export-context.ts';
 import type { LakeProgress } from '../lake/build/build.ts';
 import type { SyncProgress } from '../lists/sync-context.ts';
 import type { VerifyCounts } from '../warehouse/verify.ts';

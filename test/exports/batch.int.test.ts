@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { LEASE_TIMES } from '../../src/concurrency/lease.ts';
 import { exportParty } from '../../src/exports/export-party.ts';
-import type { ExportOutcome } from '../../src/exports/request.ts';
+import type { ExportOutcome } from '../../src/exports/export-context.ts';
 import type { ExportRepository } from '../../src/exports/store/export-repository.ts';
 import { BatchStore } from '../../src/exports/store/batch-store.ts';
 import { ExportStore } from '../../src/exports/store/export-store.ts';

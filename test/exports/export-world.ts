@@ -13,7 +13,7 @@ import type {
   ExportDeps,
   ExportOutcome,
   ExportRequest,
-} from '../../src/exports/request.ts';
+} from '../../src/exports/export-context.ts';
 import { decodeManifest } from '../../src/ledger/manifest.ts';
 import {
   compressionOf,

@@ -6,7 +6,7 @@ import type {
   ExportDeps,
   ExportOutcome,
   ExportRequest,
-} from '../../src/exports/request.ts';
+} from '../../src/exports/export-context.ts';
 import { RowDigest } from '../../src/ledger/digest.ts';
 import type { SandboxOptions } from '../support/sandbox.ts';
 import { type Sandbox, startSandbox } from '../support/sandbox.ts';

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { parseInstant } from '../../src/time/time.ts';
-import type { ExportDeps } from '../../src/exports/request.ts';
+import type { ExportDeps } from '../../src/exports/export-context.ts';
 import type { TruthWindow } from '../support/sandbox-truth.ts';
 import type { SandboxOptions } from '../support/sandbox.ts';
 import { freshDatabase } from '../support/database.ts';

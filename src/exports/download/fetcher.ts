@@ -19,7 +19,11 @@ import { secondOf } from '../../ledger/ranges.ts';
 import { closedRange, type Target } from '../planning/remaining.ts';
 import { sumBytes } from '../planning/time-histogram.ts';
 import type { StreamSeen, WindowPlan } from '../planning/window-plan.ts';
-import { type ExportContext, WAIT_MS, waitedTooLong } from '../request.ts';
+import {
+  type ExportContext,
+  WAIT_MS,
+  waitedTooLong,
+} from '../export-context.ts';
 import type { ExportScope } from '../../ledger/export-scope.ts';
 import type { ExportAnswer, WindowRequest } from '../ports.ts';
 import { RowFilter } from '../../ledger/row-filter.ts';

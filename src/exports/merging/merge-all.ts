@@ -28,7 +28,7 @@ import {
   publishContext,
   recover,
 } from '../publishing/publisher.ts';
-import type { PublishContext, PublishDeps } from '../request.ts';
+import type { PublishContext, PublishDeps } from '../export-context.ts';
 import {
   copyStoredRows,
   type MissingObject,

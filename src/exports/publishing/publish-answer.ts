@@ -11,7 +11,7 @@ import { instantOf, later, type Range, secondOf } from '../../ledger/ranges.ts';
 import type { ReleaseShown } from '../../ledger/manifest.ts';
 import type { TailSum } from '../../ledger/tail-sum.ts';
 import type { RequestPlan } from '../planning/remaining.ts';
-import type { ExportContext, PublishContext } from '../request.ts';
+import type { ExportContext, PublishContext } from '../export-context.ts';
 import type { ReceivedSegment } from '../download/answer-rows.ts';
 import { RangeSpool } from '../download/range-spool.ts';
 import type { Coverage } from '../../catalog/coverage-rows.ts';

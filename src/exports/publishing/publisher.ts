@@ -32,7 +32,7 @@ import type { ObjectStore } from '../../storage/object-store.ts';
 import type { KeptLease } from '../../concurrency/lease.ts';
 import type { Spooled } from '../download/range-spool.ts';
 import type { NewCoverage } from '../../catalog/coverage-rows.ts';
-import type { PublishContext, PublishDeps } from '../request.ts';
+import type { PublishContext, PublishDeps } from '../export-context.ts';
 import type {
   ExportRepository,
   PublicationNumber,

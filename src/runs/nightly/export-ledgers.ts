@@ -11,7 +11,7 @@ import {
   UnreachableError,
 } from '../../errors/errors.ts';
 import { isSourceAway } from '../../errors/faults.ts';
-import type { ExportRequest } from '../../exports/request.ts';
+import type { ExportRequest } from '../../exports/export-context.ts';
 import type { JobContext, JobDeps, LeasedLedgers, StageCall } from '../job.ts';
 import { fixClock } from '../fix-clock.ts';
 import { exportKey, reportTo } from '../progress.ts';

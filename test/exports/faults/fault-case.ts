@@ -10,7 +10,7 @@ import type { RowQuestion } from '../../../src/exports/download/block-reader.ts'
 import type {
   ExportDeps,
   ExportOutcome,
-} from '../../../src/exports/request.ts';
+} from '../../../src/exports/export-context.ts';
 import { RowPool } from '../../../src/exports/download/row-pool.ts';
 import { openFileStore } from '../../../src/storage/file-store.ts';
 import { openSource } from '../../../src/source/source-client.ts';

@@ -9,7 +9,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { RetryableError } from '../../../src/errors/errors.ts';
 import { openFileStore } from '../../../src/storage/file-store.ts';
 import type { ObjectStore } from '../../../src/storage/object-store.ts';
-import type { ExportDeps } from '../../../src/exports/request.ts';
+import type { ExportDeps } from '../../../src/exports/export-context.ts';
 import type { ReleaseName } from '../../../src/sandbox/options.ts';
 import { type Sandbox, startSandbox } from '../../support/sandbox.ts';
 import { freshDatabase } from '../../support/database.ts';

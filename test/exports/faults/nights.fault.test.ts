@@ -15,7 +15,7 @@ import type {
   LedgerSource,
   WindowRequest,
 } from '../../../src/exports/ports.ts';
-import type { PublishStep } from '../../../src/exports/request.ts';
+import type { PublishStep } from '../../../src/exports/export-context.ts';
 import type { ExportRepository } from '../../../src/exports/store/export-repository.ts';
 import { BatchStore } from '../../../src/exports/store/batch-store.ts';
 import { ExportStore } from '../../../src/exports/store/export-store.ts';

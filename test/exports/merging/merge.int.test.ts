@@ -9,7 +9,7 @@ import {
   type MergeReport,
 } from '../../../src/exports/merging/merge-all.ts';
 import { collectGarbage } from '../../../src/exports/publishing/garbage-collection.ts';
-import type { PublishStep } from '../../../src/exports/request.ts';
+import type { PublishStep } from '../../../src/exports/export-context.ts';
 import { ExportArchiveStore } from '../../../src/exports/store/export-archive.ts';
 import { RowDigest } from '../../../src/ledger/digest.ts';
 import { manifestKey } from '../../../src/ledger/object-keys.ts';

@@ -1,4 +1,4 @@
-/** The types of an export's request, of its dependencies, and of its outcome. */
+/** The types of an export: its request, its dependencies and context, and its outcome. */
 import type { ExportLease } from '../catalog/leases.ts';
 import { RetryableError } from '../errors/errors.ts';
 import type { VerdictWithEvidence } from '../errors/verdict.ts';
