@@ -15,7 +15,7 @@ import { findBrokenCheckpoints } from './delta/checkpoint.ts';
 import { listObjects, logAmong } from './delta/listing.ts';
 import { readTable } from './delta/log.ts';
 import { type LakeAccess, openEngine } from './local/duckdb.ts';
-import { storedFile } from './local-files.ts';
+import { storedFile } from './local-copies.ts';
 import { snapshotsAmong, readSnapshot } from './snapshot.ts';
 import { removeUnnamed } from './retention.ts';
 import { LAKE_TABLES, type LakeTable } from './tables/columns.ts';

@@ -7,7 +7,7 @@ import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { buildLake, type LakeDeps } from '../../src/lake/build/build.ts';
 import { LAKE_TABLES, SUMMARY_TABLES } from '../../src/lake/tables/columns.ts';
 import { openLake } from '../../src/lake/query/lake.ts';
-import { trim } from '../../src/lake/local-files.ts';
+import { trim } from '../../src/lake/local-copies.ts';
 import { runQuery, type QueryOptions } from '../../src/lake/query/query.ts';
 import {
   type Inquiry,

@@ -16,7 +16,7 @@ import { encodeCommit, readTable } from '../delta/log.ts';
 import { statisticsJson } from '../delta/statistics.ts';
 import { interruptible } from '../local/duckdb.ts';
 import { fileFacts } from '../local/scratch.ts';
-import { builderPath } from '../local-files.ts';
+import { builderPath } from '../local-copies.ts';
 import { hasStatistics, type LakeTable } from '../tables/columns.ts';
 import {
   copyStatement,

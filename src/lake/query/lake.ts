@@ -16,7 +16,7 @@ import { listObjects, logPrefix } from '../delta/listing.ts';
 import { readTable } from '../delta/log.ts';
 import type { ObjectStore } from '../../storage/object-store.ts';
 import { confine, type LakeAccess, openEngine } from '../local/duckdb.ts';
-import { fetchFiles } from '../local-files.ts';
+import { fetchFiles } from '../local-copies.ts';
 import { type LakeSnapshot, readSnapshot } from '../snapshot.ts';
 import {
   cutMonths,

@@ -38,7 +38,7 @@ import {
   requireWhole,
 } from '../local/duckdb.ts';
 import type { StoreAccess } from '../local/scratch.ts';
-import { fetchFiles, type StoredFile, storedFile } from '../local-files.ts';
+import { fetchFiles, type StoredFile, storedFile } from '../local-copies.ts';
 import {
   type LakeSnapshot,
   SNAPSHOTS_PREFIX,
