@@ -16,7 +16,7 @@ import { isOver } from '../runs/run-document.ts';
 import type { NewRun, Run } from '../runs/store/run-store.ts';
 import { workRun } from '../runs/work-run.ts';
 import type { CommandContext } from './context.ts';
-import { COMMAND } from './typed.ts';
+import { COMMAND } from './command-name.ts';
 
 const POLL_MS = 150;
 const CHECK_MS = 2_000;

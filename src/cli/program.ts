@@ -20,7 +20,7 @@ import {
   type Handler,
 } from './context.ts';
 import { declareCommands } from './declare.ts';
-import { nameCommands } from './typed.ts';
+import { nameCommands } from './command-name.ts';
 
 /** The meaning of each exit code for a script. */
 export const EXIT_CODES = [

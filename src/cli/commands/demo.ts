@@ -29,7 +29,7 @@ import { exitCodeOf, type CommandContext, type Handler } from '../context.ts';
 import { followRun, startNight, verifyHere } from '../follow.ts';
 import { formatDuration } from '../../format/format.js';
 import { runSummary } from '../output/run-text.ts';
-import { COMMAND, commandOn, near } from '../typed.ts';
+import { COMMAND, commandOn, near } from '../command-name.ts';
 import { keptGenesis } from './sandbox.ts';
 
 const PARTIES = 150;

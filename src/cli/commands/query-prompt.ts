@@ -12,7 +12,7 @@ import {
   type QuestionValues,
 } from '../../lake/query/questions.ts';
 import type { CommandContext } from '../context.ts';
-import { nameCommands } from '../typed.ts';
+import { nameCommands } from '../command-name.ts';
 import { type PromptCommand, readCommand } from './prompt-commands.ts';
 
 const HISTORY_MAX = 500;

@@ -13,7 +13,7 @@ import {
 import { startSandbox } from '../../sandbox/http/server.ts';
 import type { Settings } from '../../sandbox/options.ts';
 import type { Handler } from '../context.ts';
-import { commandOn } from '../typed.ts';
+import { commandOn } from '../command-name.ts';
 
 type Options = Pick<
   Settings,

@@ -1,5 +1,5 @@
 /** Summarises an ended run in a few lines; `run-report.ts` shows it with its evidence. */
-import { COMMAND } from '../typed.ts';
+import { COMMAND } from '../command-name.ts';
 import {
   endLines,
   type Fields,

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { errorLine } from '../../errors/errors.ts';
 import { hideSecrets } from '../../secrets/secret-masking.ts';
 import type { CommandContext } from '../context.ts';
-import { nameCommands } from '../typed.ts';
+import { nameCommands } from '../command-name.ts';
 
 const LOOK_EVERY_MS = 1_000;
 /** Moves the cursor to the upper left corner, and clears the screen. */
