@@ -8,40 +8,85 @@ import { isArchiveDamage } from '../ledger/object-keys.ts';
 import { RowFields, RowSplitter, type RowVisitor } from '../ledger/csv-rows.ts';
 import type { LedgerRecord, MonthSum } from './ledger-record.ts';
 
+const LINE_FEED = 0x0a;
+
+/** The rows that are newer than what they are compared with. */
+export interface NewerRows {
+  readonly rows: number;
+  /** The instant that they are not before. */
+  readonly from: string;
+}
+
 /** Sums rows by month over any number of files. */
 export class CsvSums {
   readonly #months = new Map<string, RowDigest>();
+  readonly #newerMonths = new Map<string, RowDigest>();
+  readonly #end: string | undefined;
+
+  /**
+   * @param end rows from this instant on, in the form of `formatInstant`, are also
+   *   summed apart
+   */
+  constructor(end?: string) {
+    this.#end = end;
+  }
 
   /**
    * Adds all rows of a file.
-   * @param where names the file in messages
+   * @param where names the file in messages, which also name the line
    * @throws PermanentError `CSV_INCOMPLETE` if the file or its archive is damaged or
    *   truncated, or another code if the header or a row cannot be parsed
    */
   async add(csv: Readable, where: string): Promise<void> {
     let visit: RowVisitor | undefined;
+    // The line on which the next row begins. A quoted value may contain line breaks.
+    let line = 1;
     const splitter = new RowSplitter((buffer, start, end, next) => {
       if (visit === undefined) visit = this.#begin(buffer.subarray(start, end));
       else visit(buffer, start, end, next);
+      line += countLines(buffer, start, next);
     });
     try {
       for await (const chunk of csv as AsyncIterable<Buffer>)
         splitter.push(chunk);
     } catch (error) {
-      if (!isArchiveDamage(error)) throw error;
-      throw incomplete(where, 'the archive is damaged or cut off', error);
+      if (isArchiveDamage(error))
+        throw incomplete(where, 'the archive is damaged or cut off', error);
+      throw atLine(error, where, line);
     }
     if (visit !== undefined && splitter.rest().length === 0) return;
     const state =
-      visit === undefined ? 'it has no header' : 'its last line is incomplete';
+      visit === undefined
+        ? 'it has no header'
+        : `its last line, ${line}, is incomplete`;
     throw incomplete(where, state);
   }
 
   /** Returns the sums, sorted by month. */
   months(): MonthSum[] {
-    return [...this.#months]
-      .toSorted(([a], [b]) => (a < b ? -1 : 1))
-      .map(([month, sum]) => [month, String(sum.rows), sum.hex()]);
+    const all = new Map<string, RowDigest>();
+    for (const [month, sum] of [...this.#months, ...this.#newerMonths]) {
+      const total = all.get(month) ?? new RowDigest();
+      total.merge(sum);
+      all.set(month, total);
+    }
+    return sumsOf(all);
+  }
+
+  /** Returns the sums of the rows before the end. */
+  monthsBefore(): MonthSum[] {
+    return sumsOf(this.#months);
+  }
+
+  /** Returns how many rows are not before the end; undefined if there are none. */
+  newer(): NewerRows | undefined {
+    const rows = [...this.#newerMonths.values()].reduce(
+      (sum, month) => sum + month.rows,
+      0,
+    );
+    return this.#end === undefined || rows === 0
+      ? undefined
+      : { rows, from: this.#end };
   }
 
   #begin(header: Buffer): RowVisitor {
@@ -59,11 +104,45 @@ export class CsvSums {
       }
       const { values, extra } = readRow(fields);
       const month = monthOf(values);
-      const sum = this.#months.get(month) ?? new RowDigest();
-      this.#months.set(month, sum);
+      const isNewer = this.#end !== undefined && (values[0] ?? '') >= this.#end;
+      const months = isNewer ? this.#newerMonths : this.#months;
+      const sum = months.get(month) ?? new RowDigest();
+      months.set(month, sum);
       sum.add(hashText(canonicalText(values, extra)));
     };
   }
+}
+
+function sumsOf(months: ReadonlyMap<string, RowDigest>): MonthSum[] {
+  return [...months]
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([month, sum]) => [month, String(sum.rows), sum.hex()]);
+}
+
+/** Counts the line breaks from the start of a row to the start of the next one. */
+function countLines(buffer: Buffer, start: number, next: number): number {
+  let count = 0;
+  let at = buffer.indexOf(LINE_FEED, start);
+  while (at !== -1 && at < next) {
+    count += 1;
+    at = buffer.indexOf(LINE_FEED, at + 1);
+  }
+  return count;
+}
+
+/** Returns an error that names the file and the line; other errors stay as they are. */
+function atLine(error: unknown, where: string, line: number): unknown {
+  if (!(error instanceof PermanentError)) return error;
+  const why = error.message.slice(error.message.indexOf(': ') + 2);
+  const advice = why.includes('; ') ? '' : '; copy the file again';
+  return new PermanentError(
+    `Cannot read ${where}, line ${line}: ${why}${advice}`,
+    {
+      code: error.code,
+      meta: { ...error.meta, where, line },
+      cause: error.cause,
+    },
+  );
 }
 
 function incomplete(

@@ -123,6 +123,39 @@ describe('prove and check-proof', () => {
     );
   });
 
+  test('check-proof says that a CSV is newer than the night, and what to do', async () => {
+    await home.run(['prove', '--party', party, '--output', 'proof.json']);
+    await home.run(['export', '--party', party, '--out', 'ledger.csv']);
+    const csv = join(home.dir, 'ledger.csv');
+    const lines = (await readFile(csv, 'utf8')).trimEnd().split('\n');
+    const newer = (lines.at(-1) ?? '').replace(/\d{4}-\d\d-\d\d/, '2026-01-02');
+    const check = async (rows: readonly string[]) => {
+      await writeFile(csv, [...rows, ''].join('\n'));
+      return home.run([
+        'check-proof',
+        'proof.json',
+        'ledger.csv',
+        '--key',
+        key,
+      ]);
+    };
+    const later = await check([...lines, newer]);
+    expect(later.code).toBe(2);
+    expect(later.stdout).toMatch(
+      /The CSV is newer than night \d+: it has 1 entry after (2023-\S+Z), the end of what .* All its earlier entries are what the mirror held\.\nExport the ledger again with --to \1, or prove a later night with 'npx ledger-mirror prove --party [0-9a-f]{8}'\.\n$/,
+    );
+    const wrongToo = await check([...lines.toSpliced(3, 1), newer]);
+    expect(wrongToo.code).toBe(2);
+    expect(wrongToo.stdout).toMatch(
+      /The CSV is not what the mirror held:\n(?: .*\n)+The CSV was probably exported after night \d+: it has 1 entry after /,
+    );
+    const broken = await check(lines.with(2, '1,2,3'));
+    expect(broken.code).toBe(1);
+    expect(broken.stderr).toContain(
+      'Cannot read ledger.csv, line 3: it has 3 fields',
+    );
+  });
+
   test.each([
     ['another key', () => encodeVerifierKey(generateKey('another'))],
     ['no key', () => 'my key'],

@@ -58,6 +58,38 @@ describe('CsvSums', () => {
   });
 
   test.each([
+    ['a row with too few fields', CSV.replace(/,[^,]*\n$/, '\n'), 4],
+    [
+      'an invalid time behind a value of two lines',
+      [
+        `${HEADER_12},note`,
+        `${ROWS[0] ?? ''},"two\nlines"`,
+        `${ROWS[1] ?? ''},`.replace('2023-05-01 00', '2023-05-01 99'),
+        '',
+      ].join('\n'),
+      4,
+    ],
+    ['a first line that is no header', 'a,b\n1,2\n', 1],
+    ['a last line without its end', CSV.slice(0, -10), 4],
+  ])('names the file and the line of %s', async (_, csv, line) => {
+    await expect(monthsOf(csv)).rejects.toThrow(
+      new RegExp(`^Cannot (?:read|sum up) ledger\\.csv.*\\b${line}\\b.*; `),
+    );
+  });
+
+  test('sums rows from an instant on apart, and all of them together', async () => {
+    const sums = new CsvSums('2023-05-01T00:00:00.000000Z');
+    await sums.add(Readable.from([Buffer.from(CSV)]), 'ledger.csv');
+    expect(sums.months()).toEqual(await monthsOf(CSV));
+    expect(sums.newer()).toEqual({
+      rows: 2,
+      from: '2023-05-01T00:00:00.000000Z',
+    });
+    const before = [HEADER_12, ROWS[0], ''].join('\n');
+    expect(sums.monthsBefore()).toEqual(await monthsOf(before));
+  });
+
+  test.each([
     ['a gzip archive that was cut', gzipSync(CSV).subarray(0, -9), 'gzip'],
     [
       'a zstd archive that was cut',

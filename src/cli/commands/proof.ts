@@ -13,6 +13,7 @@ import {
   CsvSums,
   differingMonths,
   type MonthDifference,
+  type NewerRows,
 } from '../../proof/csv-sums.ts';
 import {
   checkProof,
@@ -24,6 +25,7 @@ import {
   decodeVerifierKey,
   type VerifierKey,
 } from '../../proof/signed-note.ts';
+import { formatInstant, parseInstant } from '../../time/time.ts';
 import { EXIT, type Handler } from '../context.ts';
 import { requireMirror } from '../mirror.ts';
 import { outputProblems, writeOutput } from '../output/destination.ts';
@@ -70,7 +72,8 @@ interface CheckOptions {
 const checkProofFile: Handler<CheckOptions> = async ({ file, csv, key }) => {
   const proven = checkProof(await readGiven('FILE', file), await readKey(key));
   const { statement, record } = proven;
-  const differences = csv.length > 0 ? await checkCsv(csv, proven) : undefined;
+  const checked = csv.length > 0 ? await checkCsv(csv, proven) : undefined;
+  const { differences, newer } = checked ?? {};
   const document = {
     mirror: statement.mirror,
     night: statement.night,
@@ -82,13 +85,15 @@ const checkProofFile: Handler<CheckOptions> = async ({ file, csv, key }) => {
     months: record.months,
     covered: record.covered,
     coveredTo: statement.ledgers.coveredTo,
-    ...(differences === undefined ? {} : { csv: { files: csv, differences } }),
+    ...(differences === undefined
+      ? {}
+      : { csv: { files: csv, differences, ...(newer && { newer }) } }),
   };
   const isRight = (differences ?? []).every(isOnlyAbsent);
   return {
     exitCode: isRight ? EXIT.done : EXIT.verdict,
     document,
-    text: describeProven(proven) + describeCsv(differences),
+    text: describeProven(proven) + describeCsv(checked, proven),
   };
 };
 export { checkProofFile as 'check-proof' };
@@ -128,11 +133,21 @@ function isOnlyAbsent({ left }: MonthDifference): boolean {
   return left === null;
 }
 
+interface CheckedCsv {
+  readonly differences: readonly MonthDifference[];
+  /** The rows from the instant on up to which the mirror had covered the ledger. */
+  readonly newer: NewerRows | undefined;
+  /** Whether the rows before that instant are what the mirror held. */
+  readonly isSameBefore: boolean;
+}
+
 async function checkCsv(
   paths: readonly string[],
-  { record }: ProvenLedger,
-): Promise<readonly MonthDifference[]> {
-  const sums = new CsvSums();
+  { record, statement }: ProvenLedger,
+): Promise<CheckedCsv> {
+  const [, to] = record.covered.at(-1) ?? [null, null];
+  const end = parseInstant(to ?? statement.ledgers.coveredTo ?? '');
+  const sums = new CsvSums(end === undefined ? undefined : formatInstant(end));
   for (const path of paths) {
     const found = resolve(path);
     if (!(statSync(found, { throwIfNoEntry: false })?.isFile() ?? false))
@@ -140,7 +155,13 @@ async function checkCsv(
     const stored = createReadStream(found);
     await sums.add(plainStream(stored, compressionOf(found)), path);
   }
-  return differingMonths(sums.months(), record.months);
+  const differences = differingMonths(sums.months(), record.months);
+  const before = differingMonths(sums.monthsBefore(), record.months);
+  return {
+    differences,
+    newer: differences.every(isOnlyAbsent) ? undefined : sums.newer(),
+    isSameBefore: before.every(isOnlyAbsent),
+  };
 }
 
 function describeProven({ statement, record }: ProvenLedger): string {
@@ -170,14 +191,28 @@ function describeProven({ statement, record }: ProvenLedger): string {
 }
 
 function describeCsv(
-  differences: readonly MonthDifference[] | undefined,
+  checked: CheckedCsv | undefined,
+  proven: ProvenLedger,
 ): string {
-  if (differences === undefined) return '';
+  if (checked === undefined) return '';
+  const { differences, newer, isSameBefore } = checked;
+  const night = `night ${proven.statement.night}`;
+  if (newer !== undefined && isSameBefore)
+    return (
+      `The CSV is newer than ${night}: ${describeNewer(newer)}. ` +
+      'All its earlier entries are what the mirror held.\n' +
+      adviseOnNewer(newer, proven)
+    );
   const wrong = differences.filter((month) => !isOnlyAbsent(month));
   const absent = differences.filter(isOnlyAbsent);
   if (wrong.length > 0) {
     const lines = wrong.map(describeMonth('the CSV has', 'the mirror held'));
-    return `The CSV is not what the mirror held:\n${lines.join('')}`;
+    const later =
+      newer === undefined
+        ? ''
+        : `The CSV was probably exported after ${night}: ${describeNewer(newer)}.\n` +
+          adviseOnNewer(newer, proven);
+    return `The CSV is not what the mirror held:\n${lines.join('')}${later}`;
   }
   if (absent.length === 0)
     return 'The CSV is what the mirror held, to the row.\n';
@@ -185,6 +220,20 @@ function describeCsv(
   return (
     'The CSV is what the mirror held in its months. ' +
     `It has no rows of ${months}.\n`
+  );
+}
+
+function describeNewer({ rows, from }: NewerRows): string {
+  return (
+    `it has ${formatPlural(rows, 'entry', 'entries')} after ${from}, the end of what ` +
+    'the mirror had covered of this ledger'
+  );
+}
+
+function adviseOnNewer({ from }: NewerRows, { record }: ProvenLedger): string {
+  return (
+    `Export the ledger again with --to ${from}, or prove a later night with ` +
+    `'ledger-mirror prove --party ${record.party.slice(0, 8)}'.\n`
   );
 }
 
