@@ -1,7 +1,8 @@
 /**
- * Limits how many connections unauthenticated clients may keep open. When there are too
- * many, from one address or in total, the oldest connection that has not presented a
- * token is closed, so that other clients can still connect.
+ * Limits how many connections unauthenticated clients may keep open, and how many
+ * requests and logins may be open at the same time. When there are too many connections,
+ * from one address or in total, the oldest one that has not presented a token is closed,
+ * so that other clients can still connect.
  */
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';

@@ -143,7 +143,7 @@ describe('the comparison itself', () => {
     await show(mirror.url, '/', 'light', DESK);
     const kept = await shrunk(page, await page.screenshot());
     await page.evaluate(
-      `document.querySelector('.glance').style.marginTop = '40px'`,
+      `document.querySelector('.status-summary').style.marginTop = '40px'`,
     );
     expect(
       await difference(page, kept, await shrunk(page, await page.screenshot())),

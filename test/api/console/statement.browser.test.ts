@@ -288,7 +288,9 @@ describe('the account statement', () => {
       /^complete\s+so far\s+The month is not over: proven up to 2026-02-20 02:00:00 UTC, and every sum agrees\.$/,
     );
     // The first snapshot has arrived, which marks the titles of other views.
-    await page.locator('#glance[data-state]').waitFor({ state: 'attached' });
+    await page
+      .locator('#status-summary[data-state]')
+      .waitFor({ state: 'attached' });
     expect(await page.title()).toBe('Statement · ledger-mirror');
   });
 

@@ -61,7 +61,7 @@ const EMPTY_VIEWS: Readonly<Record<string, Readonly<Record<string, string>>>> =
     '/settings': { 'settings-title': 'Settings' },
   };
 
-describe('the glance at the status', () => {
+describe('the status summary', () => {
   test.each(Object.entries(EMPTY_VIEWS))(
     'says of an empty mirror at %s that nothing is there yet',
     async (path, panels) => {

@@ -6,7 +6,7 @@ import { closeDialog, startDialog } from './common/dialog.js';
 import { announce, byId } from './common/dom.js';
 import { loadLines } from './runs/exports.js';
 import { follow } from './common/feed.js';
-import { showGlance, takeQuarantined } from './status/glance.js';
+import { showStatusSummary, takeQuarantined } from './status/status-summary.js';
 import { drawHistory, loadHistory } from './runs/history.js';
 import {
   loadFirstNight,
@@ -93,7 +93,7 @@ function take(snapshot) {
   takeQuarantined(snapshot.quarantined);
   takeLive(snapshot.live);
   takeLists(snapshot.status.streams);
-  showGlance(snapshot);
+  showStatusSummary(snapshot);
   if (view.isUnmarked !== true)
     document.title = `${snapshot.status.complete ? '✓' : '!'} ${TITLE}`;
   view.take?.(snapshot);

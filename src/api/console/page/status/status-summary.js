@@ -38,13 +38,13 @@ function waiting({ jobsWaiting, oldestSeconds }) {
     : `${count(jobsWaiting)}, for ${duration(oldestSeconds * 1_000)}`;
 }
 
-export function showGlance(snapshot) {
+export function showStatusSummary(snapshot) {
   const { status, nextNightlyRun } = snapshot;
   setText(byId('source'), status.sourceUrl ?? '');
   const isNew = status.streams.every((stream) => stream.verdict === null);
   const unfinished = isNew ? 'none' : 'not';
   const state = status.complete ? 'whole' : unfinished;
-  byId('glance').dataset.state = state;
+  byId('status-summary').dataset.state = state;
   showSentence(status.sentence);
   showFreshness(status, nextNightlyRun);
   keyed(
