@@ -187,6 +187,12 @@ describe('the account statement', () => {
       whole,
     ]);
     await page.getByRole('heading', { name: `Asset TST ${ASSET}` }).waitFor();
+    expect(
+      await page
+        .locator('.view:not([hidden])')
+        .getByText('smallest unit')
+        .count(),
+    ).toBe(0);
     await page.setViewportSize(PHONE);
     expect(await layoutFaults(page)).toEqual([]);
   });
@@ -215,6 +221,19 @@ describe('the account statement', () => {
       .first()
       .waitFor();
     expect(await dialog.getByText('smallest unit').count()).toBe(0);
+  });
+
+  test('a party with an asset of unknown decimals has the hint, whatever others are known', async () => {
+    const page = await open(`/data#party/${PARTY}`, {}, [
+      { id: ASSET.replaceAll(/./g, '9'), symbol: 'OTHER', decimals: 3 },
+    ]);
+    const hint = page
+      .getByRole('dialog')
+      .getByText(
+        'Amounts are as the network writes them, in the asset’s smallest',
+      );
+    await hint.waitFor();
+    expect(await hint.count()).toBe(1);
   });
 
   test('says which part of the month is not proven, and which balance is not certain', async () => {

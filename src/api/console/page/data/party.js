@@ -208,7 +208,7 @@ function charts(party, units) {
     balance,
     el(
       'p.hint',
-      `${units.size === 0 ? 'Amounts are as the network writes them, in the asset’s smallest unit. ' : ''}Entries of one block have no order among themselves.`,
+      `${assets.every((id) => units.has(id)) ? '' : 'Amounts are as the network writes them, in the asset’s smallest unit. '}Entries of one block have no order among themselves.`,
     ),
     BigInt(party.rows) > BigInt(party.summedMax) &&
       el(
