@@ -58,8 +58,9 @@ export function isUnlisted(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
  * The `checked_at` of a range that no response by the party's present id has covered. It is
  * not a flag: no reader looks for this instant. It is a time before every other, so the
  * readers of `checked_at` (the choice of audits, the oldest comparison that the status
- * shows, the record of ranges in the store) treat such a range like any that was compared
- * too long ago, and the record brings it back after the database was lost.
+ * shows, a rebuild that chooses between overlapping ranges) treat such a range like any
+ * that was compared too long ago. The record of ranges in the store keeps it, so it also
+ * survives the loss of the database.
  */
 const NEVER_CHECKED = sql`to_timestamp(0)`;
 

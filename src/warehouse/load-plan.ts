@@ -5,6 +5,7 @@
  * segment.
  */
 import type { SegmentRecord } from '../catalog/segment-records.ts';
+import { doRangesOverlap } from './newest-ranges.ts';
 
 /** A superseded segment whose rows are still in the warehouse. */
 export interface StaleSegment {
@@ -67,43 +68,4 @@ function findStart({ load, remove }: Replacement): string {
   return starts.reduce((earliest, start) =>
     start < earliest ? start : earliest,
   );
-}
-
-interface AssetRange<Instant> {
-  /** The asset of the range; null or absent stands for every asset. */
-  readonly assetId?: string | null | undefined;
-  readonly from: Instant;
-  /** The end of the range, exclusive. */
-  readonly to: Instant;
-}
-
-/** A range of a ledger that one export received. */
-export interface RangeClaim extends AssetRange<bigint> {
-  /** When the range was requested from the source, in microseconds. */
-  readonly at: bigint;
-}
-
-/**
- * If ranges overlap, keeps all of the newest one and drops the older ones entirely. Any
- * part of a dropped range that no kept range covers is requested from the source again.
- */
-export function chooseNewest<Claim extends RangeClaim>(
-  ranges: readonly Claim[],
-): { readonly kept: readonly Claim[]; readonly dropped: readonly Claim[] } {
-  const kept: Claim[] = [];
-  const dropped: Claim[] = [];
-  const newestFirst = ranges.toSorted((a, b) => Number(b.at - a.at));
-  for (const range of newestFirst) {
-    const isReplaced = kept.some((newer) => doRangesOverlap(range, newer));
-    (isReplaced ? dropped : kept).push(range);
-  }
-  return { kept, dropped };
-}
-
-function doRangesOverlap<Instant extends bigint | string>(
-  a: AssetRange<Instant>,
-  b: AssetRange<Instant>,
-): boolean {
-  const shareAsset = !a.assetId || !b.assetId || a.assetId === b.assetId;
-  return shareAsset && a.from < b.to && b.from < a.to;
 }

@@ -26,7 +26,7 @@ import { readIdentity } from '../../postgres/identity.ts';
 import { execute } from '../../postgres/run-statement.ts';
 import { statement } from '../../postgres/statement.ts';
 import { inTransaction } from '../../postgres/transaction.ts';
-import { chooseNewest } from '../load-plan.ts';
+import { chooseNewest } from '../newest-ranges.ts';
 import { adoptRanges } from './range-records.ts';
 import {
   listUnknownObjects,
