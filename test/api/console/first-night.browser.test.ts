@@ -1,6 +1,5 @@
 /** The page of the first night: before it, while it runs, and after it. */
 import { afterEach, describe, expect, test } from 'vitest';
-import type { FirstRunPreview } from '../../../src/runs/nightly/nightly-preview.ts';
 import { EMPTY_FACTS } from '../mirror.ts';
 import { accessibilityFaults } from './accessibility.ts';
 import { type ConsolePage, openPage } from './browser.ts';
@@ -12,31 +11,12 @@ import {
   run,
   UNDER_WAY,
 } from './fixed-console.ts';
+import { emptyFacts, LOOK } from './empty-world.ts';
 import { layoutFaults } from './layout.ts';
 
 const TOKEN = 'write-token-of-the-tests-1';
 const READ_TOKEN = 'read-token-of-the-tests-2';
 const PHONE = { width: 390, height: 844 };
-const LOOK: FirstRunPreview = {
-  lists: [
-    {
-      list: 'parties',
-      rows: { least: 12_000, most: 15_000 },
-      requests: { least: 26, most: 32 },
-    },
-    {
-      list: 'checkpoints',
-      rows: { least: 900, most: 900 },
-      requests: { least: 2, most: 2 },
-    },
-  ],
-  exports: { least: 12_000, most: 15_000 },
-  networkRequests: 1,
-  requests: { least: 12_029, most: 15_035 },
-  seconds: { least: 1_203, most: 1_504 },
-  listBytes: { least: 2_097_152, most: null },
-};
-
 const disposables: AsyncDisposable[] = [];
 afterEach(async () => {
   for (const one of disposables.splice(0).toReversed())
@@ -51,22 +31,10 @@ async function open(
   fixed: FixedConsole;
   view: ConsolePage;
 }> {
-  const fixed = await openFixedConsole(
-    {
-      live: quiet(),
-      status: EMPTY_FACTS,
-      runs: [],
-      settings: [
-        setting('SOURCE_URL', 'https://ledger.example.com/'),
-        setting('NIGHTLY_PARTIES', 'all'),
-        setting('SCHEDULE', '0 2 * * *'),
-        setting('SCHEDULE_TZ', 'Europe/Zurich'),
-        setting('OBJECT_STORE_URL', 's3://bucket/prefix'),
-      ],
-    },
-    50,
-    { look: async () => LOOK, ...parts },
-  );
+  const fixed = await openFixedConsole(emptyFacts(), 50, {
+    look: async () => LOOK,
+    ...parts,
+  });
   disposables.push(fixed);
   const view = await openPage();
   disposables.push(view);
@@ -201,7 +169,3 @@ describe("a reader's token", () => {
     },
   );
 });
-
-function setting(name: string, value: string) {
-  return { name, value, isSecret: false, origin: '.env', help: '' };
-}

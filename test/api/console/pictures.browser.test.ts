@@ -10,7 +10,14 @@ import { type ConsolePage, openPage } from './browser.ts';
 import { type FixedConsole, openFixedConsole } from './fixed-console.ts';
 import { layoutFaults } from './layout.ts';
 import { difference, shrunk } from './picture.ts';
-import { busyFacts, calmFacts, worldParts } from './world.ts';
+import { emptyFacts } from './empty-world.ts';
+import {
+  busyFacts,
+  calmFacts,
+  idOf,
+  statementOf,
+  worldParts,
+} from './world.ts';
 
 const PICTURES = join(import.meta.dirname, 'pictures');
 /**
@@ -23,12 +30,16 @@ const PHONE = { width: 390, height: 844 };
 const opened = new AsyncDisposableStack();
 let calm: FixedConsole | undefined;
 let busy: FixedConsole | undefined;
+let empty: FixedConsole | undefined;
 let view: ConsolePage | undefined;
 
 beforeAll(async () => {
   const calmly = calmFacts();
   const busily = busyFacts();
-  calm = opened.use(await openFixedConsole(calmly, 500, worldParts(calmly)));
+  const world = worldParts(calmly);
+  const answers = { ...world.answers, ...statementOf(idOf('asset')) };
+  calm = opened.use(await openFixedConsole(calmly, 500, { ...world, answers }));
+  empty = opened.use(await openFixedConsole(emptyFacts(), 500));
   busy = opened.use(await openFixedConsole(busily, 500, worldParts(busily)));
   view = opened.use(
     await openPage({ reducedMotion: 'reduce', timezoneId: 'UTC' }),
@@ -40,12 +51,20 @@ afterAll(() => opened.disposeAsync());
 function parts(): {
   calm: FixedConsole;
   busy: FixedConsole;
+  empty: FixedConsole;
   page: ConsolePage['page'];
 } {
-  if (calm === undefined || busy === undefined || view === undefined)
+  if (
+    calm === undefined ||
+    busy === undefined ||
+    empty === undefined ||
+    view === undefined
+  )
     throw new Error('not open');
-  return { calm, busy, page: view.page };
+  return { calm, busy, empty, page: view.page };
 }
+
+const STATEMENT = `/statement?party=${idOf('party 0')}&month=2026-02`;
 
 /** What is there once a view is drawn. */
 const DRAWN: Readonly<Record<string, string>> = {
@@ -53,18 +72,23 @@ const DRAWN: Readonly<Record<string, string>> = {
   '/data': '#parties tr:nth-child(25)',
   '/runs': '#growth .uplot',
   '/settings': '#settings tr:not(.usual) >> nth=0',
+  '/first-night': '#night-asks:has-text("requests a second")',
+  [STATEMENT]: '#statement table.entries',
 };
 const VIEWS = [
-  ['status', '/'],
-  ['data', '/data'],
-  ['runs', '/runs'],
-  ['settings', '/settings'],
+  ['status', '/', 'calm'],
+  ['data', '/data', 'calm'],
+  ['runs', '/runs', 'calm'],
+  ['settings', '/settings', 'calm'],
+  ['statement', STATEMENT, 'calm'],
+  ['first-night', '/first-night', 'empty'],
 ] as const;
-const CASES = VIEWS.flatMap(([name, path]) =>
+const CASES = VIEWS.flatMap(([name, path, mirror]) =>
   (['light', 'dark'] as const).flatMap((theme) =>
     ([DESK, PHONE] as const).map((size) => ({
       name: `${name}-${theme}-${size === DESK ? 'desk' : 'phone'}`,
       path,
+      mirror,
       theme,
       size,
     })),
@@ -91,9 +115,9 @@ async function show(
 describe('the console', () => {
   test.each(CASES)(
     'looks as it did: $name',
-    async ({ name, path, theme, size }) => {
-      const { page, calm: mirror } = parts();
-      await show(mirror.url, path, theme, size);
+    async ({ name, path, mirror, theme, size }) => {
+      const { page, [mirror]: shown } = parts();
+      await show(shown.url, path, theme, size);
       expect(await layoutFaults(page)).toEqual([]);
       const now = await shrunk(page, await page.screenshot());
       const file = join(PICTURES, `${name}.png`);
@@ -104,7 +128,13 @@ describe('the console', () => {
     },
   );
 
-  test.each(CASES.filter(({ theme }) => theme === 'light'))(
+  // The statement and the first night do not change with a nightly run.
+  test.each(
+    CASES.filter(
+      ({ path, mirror, theme }) =>
+        theme === 'light' && mirror === 'calm' && path !== STATEMENT,
+    ),
+  )(
     'overlaps, cuts and loses nothing during a nightly run with many problems: $name',
     async ({ path, theme, size }) => {
       const { page, busy: mirror } = parts();

@@ -66,6 +66,62 @@ const SUMMARIES = Array.from({ length: 25 }, (_, n) => ({
   quarantinedAt: null,
 }));
 
+/** The statement of `party 0` for February 2026: two accounts that send to each other. */
+export function statementOf(assetId: string): Answers {
+  const general = { assetId, accountType: 'GENERAL', marketId: null };
+  const margin = {
+    assetId,
+    accountType: 'MARGIN',
+    marketId: idOf('market'),
+  };
+  const line = (day: number, account: typeof general | typeof margin) => ({
+    ...account,
+    at: at(Date.parse('2026-02-01T10:00:00Z') + day * DAY_MS),
+    transferType: 'TRANSFER_FUNDS_DISTRIBUTE',
+    counterpartyId: idOf('party 1'),
+  });
+  return {
+    'read the accounts of a month': () => [
+      {
+        ...general,
+        entries: '3',
+        received: '5000000',
+        sent: '1250000',
+        before: ['1000000'],
+        first: ['1000000'],
+        closing: ['4750000'],
+      },
+      {
+        ...margin,
+        entries: '1',
+        received: '250000',
+        sent: '0',
+        before: [],
+        first: ['0'],
+        closing: ['250000'],
+      },
+    ],
+    'read the lines of a month': () => [
+      { ...line(2, general), change: '5000000', balance: '6000000' },
+      { ...line(9, general), change: '-1000000', balance: '5000000' },
+      { ...line(17, general), change: '-250000', balance: '4750000' },
+      { ...line(17, margin), change: '250000', balance: '250000' },
+    ],
+    'read how a month is known': () => [
+      {
+        missing: [],
+        knownTo: '2026-03-01T02:00:00Z',
+        isSentOnly: false,
+        hasBegun: true,
+        isOver: true,
+        notLoaded: '0',
+        faulty: '0',
+        isQuarantined: false,
+      },
+    ],
+  };
+}
+
 /** The ledger of `party 0`, with an account of each asset. */
 export function ledgerOf(...assetIds: readonly string[]): Answers {
   const party = {
