@@ -32,6 +32,48 @@ CREATE OR REPLACE FUNCTION mirror.lock_key(name text)
  STABLE
 AS $function$ select hashtextextended(name, lock_seed) from mirror.identity $function$
 
+CREATE OR REPLACE FUNCTION mirror.refuse_overlapping_coverage()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog'
+ SET enable_seqscan TO 'off'
+AS $function$
+     begin
+       if exists (
+         select from mirror.coverage known
+         where known.coverage_id <> new.coverage_id and known.party_id = new.party_id
+    and (known.asset_id is null or new.asset_id is null or known.asset_id = new.asset_id)
+    and known.from_time < new.to_time and new.from_time < known.to_time) then
+         raise exclusion_violation using
+           message = 'range overlaps a known range of the same ledger',
+           detail = format('party %s, asset %s, from %s to %s', new.party_id,
+             coalesce(new.asset_id, 'all'), new.from_time, new.to_time),
+           schema = 'mirror', table = 'coverage', constraint = 'coverage_do_not_overlap';
+       end if;
+       return null;
+     end $function$
+
+CREATE OR REPLACE FUNCTION mirror.refuse_overlapping_segments()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog'
+ SET enable_seqscan TO 'off'
+AS $function$
+     begin
+       if exists (
+         select from mirror.segments known
+         where known.segment_id <> new.segment_id and known.party_id = new.party_id
+    and (known.asset_id is null or new.asset_id is null or known.asset_id = new.asset_id)
+    and known.from_time < new.to_time and new.from_time < known.to_time and (known.status = 'current')) then
+         raise exclusion_violation using
+           message = 'range overlaps a known range of the same ledger',
+           detail = format('party %s, asset %s, from %s to %s', new.party_id,
+             coalesce(new.asset_id, 'all'), new.from_time, new.to_time),
+           schema = 'mirror', table = 'segments', constraint = 'segments_do_not_overlap';
+       end if;
+       return null;
+     end $function$
+
 -- Tables
 
 table mirror.audit_rows
@@ -81,11 +123,6 @@ table mirror.coverage
   checked_at timestamp with time zone not null default clock_timestamp()
   differs_from_manifest boolean not null default false
   constraint coverage_check CHECK ((from_time < to_time))
-  constraint coverage_party_id_text_range_tstzrange_excl EXCLUDE USING gist (party_id WITH =, (
-CASE
-    WHEN (asset_id IS NULL) THEN mirror.text_range(NULL::text, NULL::text)
-    ELSE mirror.text_range(asset_id, asset_id, '[]'::text)
-END) WITH &&, tstzrange(from_time, to_time) WITH &&)
   constraint coverage_pkey PRIMARY KEY (coverage_id)
   constraint coverage_segment_id_fkey FOREIGN KEY (segment_id) REFERENCES mirror.segments(segment_id)
   constraint coverage_sides_check CHECK ((sides = ANY (ARRAY['from'::text, 'both'::text, 'unknown'::text])))
@@ -435,11 +472,6 @@ table mirror.segments
   quarantine_reason jsonb
   constraint segments_check CHECK ((from_time < to_time))
   constraint segments_object_key_key UNIQUE (object_key)
-  constraint segments_party_id_text_range_tstzrange_excl EXCLUDE USING gist (party_id WITH =, (
-CASE
-    WHEN (asset_id IS NULL) THEN mirror.text_range(NULL::text, NULL::text)
-    ELSE mirror.text_range(asset_id, asset_id, '[]'::text)
-END) WITH &&, tstzrange(from_time, to_time) WITH &&) WHERE ((status = 'current'::text))
   constraint segments_pkey PRIMARY KEY (segment_id)
   constraint segments_status_check CHECK ((status = ANY (ARRAY['current'::text, 'superseded'::text])))
 
@@ -548,6 +580,12 @@ CREATE INDEX segments_to_unload ON mirror.segments USING btree (party_id) WHERE 
 CREATE UNIQUE INDEX doubts_open ON mirror.doubts USING btree (subject, epoch, code) WHERE (closed_at IS NULL)
 
 CREATE UNIQUE INDEX runs_of_parent ON mirror.runs USING btree (parent_run_id, kind, subject) WHERE (parent_run_id IS NOT NULL)
+
+-- Triggers
+
+CREATE TRIGGER coverage_do_not_overlap AFTER INSERT OR UPDATE OF party_id, asset_id, from_time, to_time ON mirror.coverage FOR EACH ROW EXECUTE FUNCTION mirror.refuse_overlapping_coverage()
+
+CREATE TRIGGER segments_do_not_overlap AFTER INSERT OR UPDATE OF party_id, asset_id, from_time, to_time, status ON mirror.segments FOR EACH ROW WHEN ((new.status = 'current'::text)) EXECUTE FUNCTION mirror.refuse_overlapping_segments()
 
 -- Views
 

@@ -247,9 +247,9 @@ export async function insertCoverage(
 const EXCLUSION_VIOLATION = 'DATABASE_23P01';
 
 /**
- * Runs `work`, reporting a violation of the exclusion constraint as `COVERAGE_CHANGED`.
- * The constraint ensures that no range is covered twice; a violation means that the plan
- * is out of date.
+ * Runs `work`, reporting a refusal by the triggers on overlapping ranges as
+ * `COVERAGE_CHANGED`. They ensure that no range is covered twice; a refusal means that the
+ * plan is out of date.
  */
 export async function guardOverlap<Result>(
   work: () => Promise<Result>,
