@@ -360,6 +360,30 @@ describe('an analyst', () => {
     expect(await page.evaluate('document.activeElement.title')).toBe(id);
   });
 
+  test('gives the focus back to a party whose row was drawn again behind its ledger', async () => {
+    const { page } = parts();
+    const { id } = await biggestParty();
+    await page.getByRole('link', { name: 'Data', exact: true }).click();
+    await page.getByRole('searchbox').fill(id);
+    await page
+      .locator('#parties-told', { hasText: /^1 party shown$/ })
+      .waitFor();
+    const party = page.locator('#parties').getByTitle(id);
+    const before = await party.elementHandle();
+    await party.press('Enter');
+    await page.getByRole('dialog').locator('.uplot').first().waitFor();
+    await page.evaluate(
+      "document.getElementById('parties-form').requestSubmit()",
+    );
+    await expect
+      .poll(() => before?.evaluate((node) => node.isConnected))
+      .toBe(false);
+    await page.keyboard.press('Escape');
+    await expect
+      .poll(() => page.evaluate('document.activeElement.title'))
+      .toBe(id);
+  });
+
   test('reads times in UTC or in the local zone', async () => {
     const { page, mirror } = parts();
     await using there = await openPage({

@@ -3,6 +3,8 @@
 import { byId, el, fill, show } from './dom.js';
 
 let onClose;
+/** What had the focus when the dialog was opened. */
+let opener;
 
 /**
  * Opens the dialog.
@@ -17,7 +19,10 @@ export function openDialog(title, read, closed) {
   onClose = closed;
   heading.textContent = title;
   show(body, el('p.loading', 'Loading…'));
-  if (!dialog.open) dialog.showModal();
+  if (!dialog.open) {
+    opener = document.activeElement;
+    dialog.showModal();
+  }
   heading.focus();
   return fill(body, read, (found) => {
     heading.textContent = found.title ?? title;
@@ -40,5 +45,16 @@ export function startDialog() {
     body.question = undefined;
     show(body);
     onClose?.();
+    focusOpener();
   });
+}
+
+/**
+ * Gives the focus to the link that opened the dialog, if the list with this link was drawn
+ * again in the meantime. The browser only knows the former one.
+ */
+function focusOpener() {
+  const href = opener?.getAttribute('href');
+  if (opener?.isConnected || !href) return;
+  document.querySelector(`a[href="${CSS.escape(href)}"]`)?.focus();
 }
