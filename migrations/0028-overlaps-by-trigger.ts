@@ -7,8 +7,8 @@
  * requested again.
  *
  * Two transactions that insert overlapping ranges at the same moment do not see each
- * other's. The lease of an export excludes that: whoever publishes holds the lock on its
- * row.
+ * other's. The lease of an export excludes that: each publication holds the lock on the
+ * export's row.
  */
 import { type Kysely, sql } from 'kysely';
 
