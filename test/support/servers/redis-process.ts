@@ -116,7 +116,23 @@ export class RedisProcess implements AsyncDisposable {
   }
 }
 
+/** The ports that this process was given: no two of its servers are to share one. */
+const given = new Set<number>();
+
+/**
+ * Returns a port that nothing listens on. The system may offer a port again as soon as it
+ * is free, so one that was returned before is left out.
+ */
 export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = await offeredPort();
+    if (given.has(port)) continue;
+    given.add(port);
+    return port;
+  }
+}
+
+async function offeredPort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
