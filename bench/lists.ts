@@ -29,6 +29,7 @@ const ROUNDS = isQuick ? 3 : 5;
 /** A distant source takes so long that fewer pages have to do. */
 const FAR = { parties: isQuick ? 50_000 : 100_000, rounds: 3 };
 const ROW_BY_ROW_ROWS = 5_000;
+
 await using stack = new AsyncDisposableStack();
 const { connectionString, warehouse } = await openScratchWarehouse(stack);
 

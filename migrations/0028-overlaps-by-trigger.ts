@@ -20,8 +20,8 @@ function overlap(one: string, other: string): string {
 }
 
 /**
- * Statements that refuse an overlapping row of a table. A session keeps the plan of the
- * search, so that it must not be one for the table as it was when it was empty.
+ * Statements that refuse an overlapping row of a table. They allow no sequential scan: a
+ * session keeps the plan that was best while the table was empty.
  * @param id the table's primary key
  * @param columns the columns whose change may make rows overlap
  * @param isCounted condition on a row for it to count; by default every row does

@@ -34,19 +34,15 @@ export function readCommand(line: string): PromptCommand | undefined {
   const name = first.toLowerCase();
   if (name === String.raw`\chart` || name === '--chart')
     return { kind: 'chart', chart: value === '' ? true : value };
-  if (isOneOf(name, ['exit', 'quit', String.raw`\q`, '.exit', '.quit']))
+  if (['exit', 'quit', String.raw`\q`, '.exit', '.quit'].includes(name))
     return value === '' ? { kind: 'end' } : unlessWord(first);
-  if (isOneOf(name, ['help', '.help', String.raw`\?`, String.raw`\h`]))
+  if (['help', '.help', String.raw`\?`, String.raw`\h`].includes(name))
     return value === '' ? { kind: 'help' } : unlessWord(first);
   if (/^(?:\\d[tv]?\+?|\.tables?|\.schema)$/.test(name) && value === '')
     return { kind: 'sql', sql: 'show tables' };
   if (/^(?:\\d[tv]?\+?|\.schema)$/.test(name) && TABLE.test(value))
     return { kind: 'sql', sql: `describe ${value}` };
   return unlessWord(first);
-}
-
-function isOneOf(name: string, known: readonly string[]): boolean {
-  return known.includes(name);
 }
 
 /** @throws UsageError if the word can only be meant as a command */

@@ -1,25 +1,12 @@
 /** Each figure of the evidence of real runs has a label in the console. */
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { labelOf } from '../../../src/api/console/page/runs/evidence-labels.js';
-import { openHome } from '../../cli/mirror-home.ts';
-import { freshDatabase } from '../../support/database.ts';
-import { startSandbox } from '../../support/sandbox.ts';
+import { emptyWorld } from '../../cli/commands/command-world.ts';
 
 /** Figures for those who read the JSON: routes and details of errors. */
 const IN_JSON_ONLY = new Set(['meta', 'route']);
 
-const database = await freshDatabase();
-const sandbox = await startSandbox({
-  parties: 4,
-  entriesMean: 20,
-  rateLimit: 'none',
-});
-afterAll(() => sandbox.stop());
-const home = await openHome({
-  SOURCE_URL: sandbox.url,
-  DATABASE_URL: database.url,
-});
-afterAll(() => home[Symbol.asyncDispose]());
+const { sandbox, home } = await emptyWorld(4, 20);
 
 /** Returns the keys without a label, each below the part that contains it. */
 function withoutLabel(part: string, value: unknown): string[] {

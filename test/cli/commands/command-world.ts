@@ -4,20 +4,30 @@ import { type Sandbox, startSandbox } from '../../support/sandbox.ts';
 import { freshDatabase, type FreshDatabase } from '../../support/database.ts';
 import { type MirrorHome, openHome } from '../mirror-home.ts';
 
-export interface CommandWorld {
+export interface EmptyWorld {
   readonly database: FreshDatabase;
   readonly sandbox: Sandbox;
   readonly home: MirrorHome;
+}
+
+export interface CommandWorld extends EmptyWorld {
   /** That with the most entries. */
   readonly party: string;
 }
 
-/** Call it at the top level of a test file; all ends after it. */
-export async function commandWorld(): Promise<CommandWorld> {
+/**
+ * A mirror before its first nightly run, and its network. Call it at the top level of a
+ * test file; all ends after it.
+ * @param entriesMean how many entries a party has, on average
+ */
+export async function emptyWorld(
+  parties: number,
+  entriesMean: number,
+): Promise<EmptyWorld> {
   const database = await freshDatabase();
   const sandbox = await startSandbox({
-    parties: 12,
-    entriesMean: 60,
+    parties,
+    entriesMean,
     rateLimit: 'none',
   });
   afterAll(() => sandbox.stop());
@@ -26,6 +36,13 @@ export async function commandWorld(): Promise<CommandWorld> {
     DATABASE_URL: database.url,
   });
   afterAll(() => home[Symbol.asyncDispose]());
+  return { database, sandbox, home };
+}
+
+/** Call it at the top level of a test file; all ends after it. */
+export async function commandWorld(): Promise<CommandWorld> {
+  const world = await emptyWorld(12, 60);
+  const { sandbox, home } = world;
   const ledgers = [...sandbox.truth.parties()].map(({ id }) => ({
     id,
     ...sandbox.truth.party(id),
@@ -36,5 +53,5 @@ export async function commandWorld(): Promise<CommandWorld> {
     throw new Error(
       `the nightly run that the tests read failed:\n${run.stdout}${run.stderr}`,
     );
-  return { database, sandbox, home, party };
+  return { ...world, party };
 }

@@ -219,13 +219,18 @@ describe('a typed question', () => {
   });
 });
 
-test('the name of a question that is nearly right is answered with the right one', async () => {
+/** What a command needs that is refused before it opens a mirror. */
+function withoutMirror(): CommandContext {
   const config = readConfig({ env: { DATA_DIR: '/nonexistent' }, cwd: '/' });
-  const context = {
+  return {
     config,
     stdout: new PassThrough(),
     isJson: false,
   } as Partial<CommandContext> as CommandContext;
+}
+
+test('the name of a question that is nearly right is answered with the right one', async () => {
+  const context = withoutMirror();
   const asked = query({ sql: 'top-party', list: false, timeout: 60 }, context);
   await expect(asked).rejects.toThrow(
     /the questions are .*fees.*; did you mean top-parties\?$/,
@@ -233,12 +238,7 @@ test('the name of a question that is nearly right is answered with the right one
 });
 
 test('an option that a question does not take is refused with those that it takes', async () => {
-  const config = readConfig({ env: { DATA_DIR: '/nonexistent' }, cwd: '/' });
-  const context = {
-    config,
-    stdout: new PassThrough(),
-    isJson: false,
-  } as Partial<CommandContext> as CommandContext;
+  const context = withoutMirror();
   const ask = (sql: string) =>
     query({ sql, list: false, timeout: 60, at: 'yesterday' }, context);
   await expect(ask('balances')).rejects.toThrow(

@@ -1,21 +1,8 @@
 /** A mistyped id in NIGHTLY_PARTIES is named before the night, and not only by its verdict. */
-import { afterAll, expect, test } from 'vitest';
-import { freshDatabase } from '../../support/database.ts';
-import { startSandbox } from '../../support/sandbox.ts';
-import { openHome } from '../mirror-home.ts';
+import { expect, test } from 'vitest';
+import { emptyWorld } from './command-world.ts';
 
-const database = await freshDatabase();
-const sandbox = await startSandbox({
-  parties: 3,
-  entriesMean: 20,
-  rateLimit: 'none',
-});
-afterAll(() => sandbox.stop());
-const home = await openHome({
-  SOURCE_URL: sandbox.url,
-  DATABASE_URL: database.url,
-});
-afterAll(() => home[Symbol.asyncDispose]());
+const { sandbox, home } = await emptyWorld(3, 20);
 
 const listed = [...sandbox.truth.parties()][0]?.id ?? '';
 const mistyped = listed.slice(0, -1) + (listed.endsWith('0') ? '1' : '0');
