@@ -24,8 +24,8 @@ type RunDeps = Pick<JobDeps, 'queue' | 'runs' | 'log'>;
 /**
  * Queues the run, unless its job is still there. Each job gets a new id, because a queue
  * remembers the ids of finished jobs and rejects duplicates.
- * @returns whether a job was added; false for a run that its own process works, without a
- *   job
+ * @returns whether a job was added; false for a run that its own process carries out
+ *   without a job
  */
 export async function enqueueRun(
   run: Run,
@@ -45,8 +45,8 @@ export async function enqueueRun(
 }
 
 /**
- * Whether the process that created the run also works it. A command verifies in its own
- * process, but verifications requested through the read API go to a worker.
+ * Whether the process that created the run also carries it out. A command verifies in its
+ * own process, but verifications requested through the read API go to a worker.
  */
 function isWorkedWhereAsked({ kind, params }: Run): boolean {
   return kind === 'verify' && params['isOrdered'] !== true;
@@ -128,7 +128,7 @@ export async function findOpenNightly(
  */
 export function chooseQueues({ kind }: Run): readonly QueueName[] {
   if (kind === 'nightly') return QUEUE_NAMES;
-  // What an export publishes is loaded immediately.
+  // The segments that an export publishes are loaded immediately.
   return QUEUE_NAMES.filter(
     (name) => name === kind || (kind === 'export' && name === 'load'),
   );

@@ -79,7 +79,7 @@ export interface LeasedLedgers extends AsyncDisposable {
 
 /**
  * Called before a run is recorded as ended; it may change the verdict and the evidence.
- * If it fails, a run whose work succeeded is retried; any other run ends all the same.
+ * If it fails, a run whose work succeeded is retried; any other run ends anyway.
  */
 export type BeforeFinish = (
   run: Run,
@@ -107,8 +107,8 @@ export interface Stages {
     signal: AbortSignal,
   ): Promise<VerdictWithEvidence>;
   /**
-   * Whether the source lists a party, or could: it refuses ids of a form that its own
-   * never have. Nothing is stored.
+   * Whether the source lists a party. A source that refuses the id because of its form
+   * does not list it. Nothing is stored.
    */
   isListed(partyId: string, signal: AbortSignal): Promise<boolean>;
   /**

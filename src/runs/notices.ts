@@ -226,7 +226,7 @@ const SIGNATURE_REFUSED: ReadonlySet<number> = new Set([400, 401, 403]);
 
 export interface PostOptions {
   readonly version: string;
-  /** The value of NOTIFY_SECRET, without an `address` that has one. */
+  /** The value of NOTIFY_SECRET, used if there is no `address`. */
   readonly secret?: string | undefined;
   /** The value of NOTIFY_FORMAT. */
   readonly format?: 'json' | 'slack' | undefined;

@@ -55,8 +55,8 @@ const UNBOUNDED =
   /(?:^|[a-z](?=[A-Z]))(?:[Rr]ows|[Bb]ytes|[Ee]ntries|[Ss]egments)(?![a-z]|Per)|^effectsContradicted$/;
 
 /**
- * Converts counts that can exceed a JavaScript number to strings, even when they are
- * small.
+ * Writes counts as strings if they may be too large for a JavaScript number, even when
+ * they are small.
  */
 function writeCountsAsText(value: unknown, key = ''): unknown {
   if (typeof value === 'number')

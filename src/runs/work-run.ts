@@ -1,6 +1,6 @@
 /**
- * Wraps every job that works a run, and ensures that a run gets exactly one verdict
- * however often its job is delivered.
+ * Wraps every job that carries out a run, and ensures that the run gets exactly one
+ * verdict, however often its job is delivered.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -80,8 +80,8 @@ export async function workRun(
   const known = await readKnownRun(runId, deps, context);
   const run = await runs.start(runId);
   if (run === undefined) {
-    // Another process is working the run. If it crashes, the heartbeat stops and the run
-    // is queued again.
+    // Another process is working on the run. If it crashes, the heartbeat stops and the
+    // run is queued again.
     if ((await runs.get(runId))?.state === 'running')
       log.info(
         { runId, kind: known.kind },
@@ -89,7 +89,7 @@ export async function workRun(
       );
     return;
   }
-  // The run was cancelled while no process worked it.
+  // The run was cancelled while no process was working on it.
   if (run.cancelRequested) return runs.markCancelled(runId);
   const delivery = openDelivery(run, deps, context, lastWords);
   const { about, ageMs } = delivery;
@@ -136,7 +136,7 @@ export async function workRun(
   }
 }
 
-/** Reports and settles a run that this process has begun to work. */
+/** Reports and settles a run that this process has begun to work on. */
 function openDelivery(
   run: Run,
   deps: WorkRunDeps,
@@ -207,7 +207,7 @@ function openDelivery(
     },
     /**
      * Ends the run if its job has already crashed several processes.
-     * @returns whether the run was ended instead of worked again
+     * @returns whether the run was ended instead of being resumed
      */
     async endsProcesses(known: Run) {
       const deaths = await countDeaths(known, deps);
@@ -262,10 +262,10 @@ function openDelivery(
 }
 
 /**
- * Counts the consecutive processes that crashed at this point, so that a response no
- * machine can process does not bring down one after another. A kill from outside looks
- * the same, so a crash counts only if the run made no progress although the process had
- * lived long enough to make some.
+ * Counts the consecutive processes that crashed at this point, so that a response that no
+ * machine can process does not bring down one process after another. A kill from outside
+ * looks the same, so a crash counts only if the run made no progress although the process
+ * had lived long enough to make some.
  * @param known the run as it was before this delivery started it
  * @returns the number of consecutive crashes at this point, including that of the
  *   previous process

@@ -13,7 +13,7 @@ import { describeError } from '../work-run.ts';
 import { fixNightWindow } from './night-window.ts';
 
 const LIST_SHARE = 1 / 4;
-/** The share if the mirror knows no party yet, because there is nothing else to do. */
+/** The share while the mirror knows no party, when there is nothing else to do. */
 const FIRST_SHARE = 1 / 2;
 /** Minimum time for a list, even if the window lasts only minutes, as in trials. */
 const SHARE_MIN_MS = 30_000;

@@ -8,7 +8,7 @@ import { attributeFault, isRefusal } from '../../errors/faults.ts';
 const COMMON_FAULTS_MAX = 3;
 /**
  * If the source refuses this many ledgers and answers none, it is taken to refuse every
- * ledger. If it answers any, it refused only those.
+ * ledger. If it answers any, the refusals concern only the refused ledgers.
  */
 const REFUSALS_MAX = 50;
 
@@ -57,8 +57,8 @@ export class MetFaults {
 
   /**
    * Counts a failure. Three consecutive faults of the source or of the mirror are taken
-   * to affect all ledgers, so the rest is left to another night. Refusals do so only if
-   * no ledger was answered.
+   * to affect all ledgers, so the rest is left to another night. Refusals are taken to do
+   * so only if the source has answered for no ledger.
    * @returns the reason to request no more ledgers, if there is one
    */
   countFailure(error: unknown): string | undefined {

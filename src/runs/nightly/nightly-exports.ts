@@ -35,7 +35,8 @@ const BATCHES_A_LEASE = 4;
 const POLL_MIN_MS = 100;
 const POLL_MAX_MS = 2_000;
 /**
- * How long without a settled ledger before checking whether the queue still has the jobs.
+ * If no ledger was settled for this long, the run checks whether the queue still has the
+ * jobs.
  */
 const STALLED_MS = 60_000;
 /** If no ledger was settled or being exported for this long, no worker is taking part. */
@@ -45,7 +46,9 @@ const NO_PROGRESS_MS = 600_000;
  * a job takes to notice that.
  */
 const STRAY_MAX_MS = 10_000;
-/** How long it takes every job to notice that its run makes no more requests. */
+/**
+ * How long it takes at most until every job notices that its run makes no more requests.
+ */
 const NOTICED_MS = 5_000;
 const PROBE_EVERY_MS = 30_000;
 /** How soon the source is probed again after a slow response. */

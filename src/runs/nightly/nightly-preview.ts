@@ -172,10 +172,13 @@ export interface FirstRunPreview {
   readonly exports: PreviewRange;
   /** Requests for the party `network` alone, which shows which network it is. */
   readonly networkRequests: number;
-  /** Requests of the whole run: the sum of all the above; null if no upper bound is known. */
+  /**
+   * The requests of the whole run: the sum of all the above; null if no upper bound is
+   * known.
+   */
   readonly requests: PreviewRange;
   readonly seconds: PreviewRange;
-  /** JSON of the lists, in bytes; null if no row was served. */
+  /** Size of the lists' JSON, in bytes; null if no row was served. */
   readonly listBytes: PreviewRange | null;
 }
 
@@ -313,7 +316,7 @@ async function previewLists(
 
 /**
  * Returns a fraction of a count, rounded up. Calculates in millionths with bigints,
- * because the count may exceed a JavaScript number.
+ * because the count may be too large for a JavaScript number.
  */
 function share(all: bigint, part: number): string {
   const millionths = BigInt(Math.ceil(part * 1_000_000));

@@ -53,7 +53,9 @@ const OTHER_NETWORK: VerdictWithEvidence = {
 /** A child run that the nightly run starts. */
 type Part = Pick<NewRun, 'kind' | 'subject' | 'params'>;
 
-/** Carries out a nightly run, or resumes one that an earlier delivery of its job began. */
+/**
+ * Carries out a nightly run, or resumes one that an earlier delivery of its job began.
+ */
 export async function runNightly(
   run: Run,
   deps: JobDeps,

@@ -15,9 +15,12 @@ export type ScheduleId = 'nightly' | 'audit-parties' | 'audit-checkpoints';
 
 /** Why a scheduled time has a further run. */
 type Repeat =
-  /** A worker whose clock was ahead had already run for this time before it came. */
+  /**
+   * A worker whose clock was ahead had already started a run for this time before the
+   * time came.
+   */
   | { readonly kind: 'at its time' }
-  /** So many runs for the time have failed. */
+  /** This many runs for the time have failed. */
   | { readonly kind: 'again'; readonly failed: number };
 
 export interface ScheduleKey {

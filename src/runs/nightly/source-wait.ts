@@ -1,8 +1,8 @@
 /**
  * Makes a nightly run wait while the source is unavailable, so that an outage of minutes
  * costs only minutes. A job that notices the outage records it with the run and waits. A
- * single watch, in the process that works the run, probes the source with backoff and
- * ends the outage. Meanwhile no ledger or list counts as failed, and the work then
+ * single watch, in the process that is working on the run, probes the source with backoff
+ * and ends the outage. Meanwhile no ledger or list counts as failed, and the work then
  * resumes where it stopped.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -199,8 +199,8 @@ export class SourceWatch {
   }
 
   /**
-   * Whether the run may wait for the source. A run that a command started may not if no
-   * connection has succeeded since it began: its user is waiting, the address may be
+   * Whether the run may wait for the source. A run that a command started may not wait if
+   * no connection has succeeded since it began: its user is waiting, the address may be
    * wrong, and the requests have already waited for a minute.
    */
   async #mayWait({ isUnreachable }: SourceAbsence): Promise<boolean> {

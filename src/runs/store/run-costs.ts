@@ -1,6 +1,6 @@
 /**
- * Charges each request to the source to the run that it is made for, summed over all
- * processes that work on the run.
+ * Charges each run for the requests that are made to the source on its behalf, summed
+ * over all processes that work on the run.
  */
 import { randomUUID } from 'node:crypto';
 import type { Log } from '../../logging/log.ts';
@@ -35,7 +35,7 @@ export class RunCosts implements AsyncDisposable {
   }
 
   /**
-   * Charges to the run all requests that `work` makes, and records them within a few
+   * Charges the run for all requests that `work` makes, and records them within a few
    * seconds.
    */
   charge<Result>(runId: string, work: () => Promise<Result>): Promise<Result> {

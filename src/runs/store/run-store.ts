@@ -65,7 +65,7 @@ export interface NewRun extends Pick<Run, 'kind' | 'subject'> {
 export interface RunFilter {
   readonly kind?: RunKind | undefined;
   readonly subject?: string | undefined;
-  /** The beginning of the subject, such as that of a party's id. */
+  /** The beginning of the subject, such as the first digits of a party's id. */
   readonly subjectPrefix?: string | undefined;
   /** Only runs that ended with this verdict. */
   readonly verdict?: Verdict | undefined;
@@ -217,8 +217,8 @@ export class RunStore {
   /**
    * Returns the run that a key stands for, or an open run that does the same work, or
    * else a new run.
-   * @param isExclusive if the work is already open, return that run without recording the
-   *   key for it
+   * @param isExclusive if an open run does the same work, returns that run without
+   *   recording the key for it
    * @returns `found` is `other` if the key stands for a different request
    */
   async order(
@@ -327,7 +327,10 @@ export class RunStore {
     return readRows(this.#db, 'list runs', runs);
   }
 
-  /** Records the run's job, so that the queue can be asked whether it still has it. */
+  /**
+   * Records the run's job, so that a later check can find out whether the queue still has
+   * it.
+   */
   async noteJob(runId: string, jobId: string): Promise<void> {
     await this.#update("remember a run's job", runId, { job_id: jobId });
   }
@@ -362,8 +365,8 @@ export class RunStore {
   }
 
   /**
-   * Marks the run as no longer being worked, so that the next process need not wait for
-   * it to count as silent.
+   * Records that no process works on the run any longer, so that the next process need
+   * not wait until the run counts as silent.
    */
   async giveBack(
     runId: string,

@@ -1,7 +1,7 @@
 /**
  * Records which schedules are in force, since when, and for which of their times a run
- * has taken place. All times are by the database's clock, because the workers' clocks may differ from
- * it and from each other.
+ * has taken place. All times are by the database's clock, because the workers' clocks may
+ * differ from it and from each other.
  */
 import { sql } from 'kysely';
 import type { Database } from '../../postgres/database.ts';
