@@ -1,7 +1,7 @@
 /**
- * Claims a reading that has reached the end of its list. If the claim lacks a proof, it
- * gets the proof first: that the source is of the same network, or that the oldest rows
- * have expired.
+ * Claims a reading that has reached the end of its list. If the claim needs a further
+ * proof, obtains it first: that the source serves the same network, or that the oldest
+ * rows have expired.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { heightOf } from '../ledger/ids.ts';
@@ -15,11 +15,12 @@ import type { SyncContext } from './sync-context.ts';
 import type { Claim, Claimed } from './store/claim.ts';
 
 /**
- * How often the source is asked for its oldest rows before stored rows count as expired.
- * In a fleet, a node that keeps fewer rows may have answered the reading.
+ * How many times the source's oldest rows are requested before stored rows count as
+ * expired. In a fleet, the reading may have come from a node that keeps fewer rows than
+ * others.
  */
 const OLDEST_ASKED = 5;
-/** One row is enough, unless it is not understood. */
+/** One row is enough if it can be parsed; the others are spares. */
 const OLDEST_ROWS = 5;
 const OLDEST_PAUSE_MS = 500;
 const NODES_DIFFER =
@@ -27,9 +28,9 @@ const NODES_DIFFER =
   'read again';
 
 /**
- * Claims a reading, and claims it again once what the claim lacked is known: that the
- * source is of the same network, that the oldest rows have expired, or that the other
- * list is of the same network.
+ * Claims a reading. If the claim lacks a fact, establishes that fact and claims again:
+ * that the source serves the same network, that the oldest rows have expired, or that the
+ * other list is of the same network.
  * @returns `unconfirmed` if another node of the source shows older rows than the reading
  */
 export async function claimReading(

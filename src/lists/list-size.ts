@@ -27,7 +27,7 @@ export interface ListSize {
    * Average size of a row in a response, in bytes; undefined if the source sent no rows.
    */
   readonly bytesPerRow: number | undefined;
-  /** The rows of a full page, which may be fewer than were requested. */
+  /** The number of rows in a full page, which may be fewer than were requested. */
   readonly pageRows: number;
   /** How long one page took on average, in milliseconds. */
   readonly pageMs: number;

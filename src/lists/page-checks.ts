@@ -263,9 +263,9 @@ export interface AuditContext {
    */
   readonly largestClaimed: bigint;
   /**
-   * Whether an earlier audit did not see the newest rows either, and the source has
-   * since served a later block. The rows are then really gone: a lagging node would
-   * have caught up.
+   * Whether an earlier audit also lacked the newest rows, and the source has since
+   * served a later block. The rows are then really gone: a lagging node would have
+   * caught up.
    */
   readonly isMissingConfirmed: boolean;
   /** The block that the source had reached at the time of the audit, if it shows one. */
@@ -335,8 +335,8 @@ export function decideAudit(
     );
   }
   const goneNow = countRemoved(list, found);
-  // Losing a tenth at each audit would eventually remove everything, so losses are
-  // measured against the largest list.
+  // A list that lost a tenth of its rows at each audit would eventually be empty, so
+  // losses are measured against the largest list that was claimed.
   const eroded = list === 'parties' ? largestClaimed - served : 0n;
   const gone = goneNow > eroded ? goneNow : eroded;
   const base = largestClaimed > confirmed ? largestClaimed : confirmed;

@@ -108,8 +108,8 @@ export class ListReader {
   #shortLength: number | undefined;
   #ahead: PageAhead | undefined;
   /**
-   * The row `network`, if it is the last row of a list that fits on one page, where it
-   * has no position.
+   * The row `network`, if it comes last in a list that fits on one page. It has no
+   * position there.
    */
   network: ListedRow | undefined;
   pages = 0;
@@ -296,7 +296,7 @@ export class ListReader {
   async step(isPressed: boolean): Promise<Step> {
     await this.#verify();
     const last = this.lastGroup;
-    // A page of one row cannot show an older row again.
+    // A page of one row that repeats a stored row has no room for a new one.
     if (this.point.clamp === 1 && last !== undefined)
       return this.#askTight(last, isPressed);
     const found = await this.#askOverlapping();
@@ -327,7 +327,8 @@ export class ListReader {
     if (page.hasNextPage) await this.#verify(asked);
     else this.#unverified = asked;
     const kept = keepGroups(groups);
-    // Near the proven end, each page decides whether a further page is needed.
+    // Near the proven end, each page decides whether another one is needed, so none is
+    // requested ahead.
     if (page.hasNextPage && !isPressed) this.#askAhead(kept);
     await this.#commit(page, fresh, kept);
     return { fresh, promisesMore: page.hasNextPage };
@@ -434,9 +435,9 @@ export class ListReader {
   }
 
   /**
-   * Requests the page after the very last group, for when no page after an older group
-   * shows more. It must show the rest of that group or, if each row has its own cursor,
-   * be identical when requested twice.
+   * Requests the page after the very last group, because no page after an older group
+   * shows more. That page must show the rest of that group or, if each row has its own
+   * cursor, be identical when requested twice.
    */
   async #askTight(behind: Group, isPressed: boolean): Promise<Step> {
     let last = behind;

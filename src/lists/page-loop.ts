@@ -262,7 +262,7 @@ async function placedKeys(
   const shown = rows[at] ?? reader.network;
   const isAtOdds = at === 0 || reader.network !== undefined;
   if (list !== 'parties' || shown === undefined || !isAtOdds) return keys;
-  // If the source lists it like any other row, it has a position.
+  // If the source lists `network` like any other row, it has a position.
   if ((await reader.locate([NETWORK_PARTY])).highestPos !== null) return keys;
   if (tally.network !== 'stored')
     await session.keepUnplaced(reader.generation.epoch, shown);

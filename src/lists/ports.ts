@@ -13,8 +13,8 @@ export interface SyncRequest {
   /** Whether to reread the whole list. */
   readonly isAudit: boolean;
   /**
-   * Maximum number of stored rows up to which the whole list is reread; set by the
-   * nightly run.
+   * The whole list is reread if it has at most this many stored rows; set by the nightly
+   * run.
    */
   readonly wholeUpToRows?: number | undefined;
   readonly pageSize: number;
@@ -75,7 +75,7 @@ export interface PageRequest {
   readonly isOneAttempt?: boolean | undefined;
   /**
    * Whether this is a request for a row or two that other work is waiting for. If it is
-   * too slow or fails twice, it is given up within two minutes.
+   * too slow or fails twice, it is abandoned within two minutes.
    */
   readonly isSmall?: boolean | undefined;
 }

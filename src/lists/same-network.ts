@@ -8,14 +8,17 @@ import type { ListName } from './ports.ts';
 import type { SyncContext } from './sync-context.ts';
 import type { Generation } from './store/generations.ts';
 
-/** The longest wait for the other list, whose reading may settle a doubt about the network. */
+/**
+ * The longest wait for the other list, whose reading may settle a doubt about the
+ * network.
+ */
 const OTHER_LIST_MAX_MS = 10 * 60_000;
 const OTHER_LIST_POLL_MS = 250;
 
 /**
  * Whether the source shows none of the stored rows. A source whose blocks are below an
- * earlier claim may lag, or may belong to a different network: in that case its first
- * page has no stored row.
+ * earlier claim may lag, or may belong to a different network. If it does, its first page
+ * has no stored row.
  */
 export async function showsNothingHeld(
   context: SyncContext,
@@ -28,8 +31,8 @@ export async function showsNothingHeld(
 }
 
 /**
- * Whether the source shows a stored party. Checkpoints drop out of the source's
- * retention; parties do not.
+ * Whether the source shows a stored party. Old checkpoints expire from the source;
+ * parties do not.
  */
 export async function showsHeldParty(context: SyncContext): Promise<boolean> {
   return context.session.holdsParty(await askOldestKeys(context, 'parties'));
@@ -38,7 +41,7 @@ export async function showsHeldParty(context: SyncContext): Promise<boolean> {
 /**
  * Requests the oldest page of a list. It is not part of the reading: a node of any
  * height may answer it.
- * @returns the keys of its rows, without those that are not understood
+ * @returns the keys of its rows, without those that cannot be parsed
  */
 export async function askOldestKeys(
   { source, tally, pageSize: size, signal }: SyncContext,
@@ -54,9 +57,9 @@ export async function askOldestKeys(
 
 /**
  * Waits for the reading of the other list, if one is under way: it may settle the doubt
- * about the network that forbids this list's claim. A night reads both lists at the same
+ * about the network that prevents this list's claim. A night reads both lists at the same
  * time, and the one that ends first would otherwise stay unclaimed for a day.
- * @returns whether the other list is not doubted any more
+ * @returns whether the other list is no longer in doubt
  */
 export async function otherListAgrees({
   session,

@@ -60,8 +60,8 @@ export interface SyncContext
 }
 
 /**
- * How many confirmed rows the source does not show any more: those at the oldest end of
- * the list are `pruned`, all others `gone`.
+ * How many confirmed rows the source no longer shows: those at the oldest end of the list
+ * are `pruned`, all others `gone`.
  */
 type LostRows = Pick<AuditReport, 'gone' | 'pruned'>;
 
@@ -81,9 +81,9 @@ export class Tally {
   newRows = 0;
   /** How many new rows the earlier readings of this sync have found. */
   #newRowsBefore = 0n;
-  /** How many rows the earlier readings of this sync did not show any more. */
+  /** How many stored rows the earlier readings of this sync no longer showed. */
   #lostBefore: LostRows = { gone: 0n, pruned: 0n };
-  /** How often this sync has read the list, including the current reading. */
+  /** How many times this sync has read the list, including the current reading. */
   readings = 1;
   head: SourceHead = { blockHeight: undefined, blockTime: undefined };
   /** The highest block as of which either list of this network was claimed complete. */
@@ -117,8 +117,8 @@ export class Tally {
   }
 
   /**
-   * Returns how many of the rows that were stored when the sync began are not shown any
-   * more. A row that an earlier reading did not show, and this one does, is `missed`.
+   * Returns how many of the rows that were stored when the sync began are no longer
+   * shown. A row that an earlier reading did not show, and this one does, is `missed`.
    */
   countLost({ gone, pruned, missed }: AuditReport): LostRows {
     const before = this.#lostBefore;

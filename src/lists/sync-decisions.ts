@@ -17,7 +17,7 @@ import type { Generation } from './store/generations.ts';
  */
 export const STALE_MAX = 3;
 /**
- * How often stored rows that the source did not show are requested again before the
+ * How many times stored rows that the source did not show are requested again before the
  * whole list is read again.
  */
 export const NOT_SHOWN_MAX = 3;
@@ -27,11 +27,11 @@ export const READINGS_MAX = 4;
 /** The setbacks of a sync so far. */
 export interface Setbacks {
   /**
-   * How many outdated resume points were met. Once there was one, the sync resumes from
-   * Postgres. Reading the list from its start begins the count again.
+   * How many outdated resume points this sync has encountered. After the first, it
+   * resumes from Postgres. Reading the list from its start resets the count.
    */
   readonly stale: number;
-  /** How often the source did not show rows that are stored. */
+  /** How many times the source did not show rows that are stored. */
   readonly notShown: number;
 }
 
@@ -42,7 +42,7 @@ export interface SyncState {
   /** The generation that was read. */
   readonly generation: Pick<Generation, 'kind' | 'sequence'>;
   readonly setbacks: Setbacks;
-  /** How often this sync has read the whole list, including the last reading. */
+  /** How many times this sync has read the whole list, including the last reading. */
   readonly readings: number;
 }
 
@@ -56,7 +56,7 @@ export type Setback =
 export type NextReading =
   /** Read an audit of the current network, to confirm the last reading. */
   | { readonly kind: 'confirm' }
-  /** Continue the same generation from where Postgres says that it is. */
+  /** Continue the same generation from the resume point in Postgres. */
   | { readonly kind: 'resume' }
   /** Discard the rows that an earlier run has read for this audit. */
   | { readonly kind: 'restart audit' }

@@ -1,7 +1,7 @@
 /**
  * Brings one list up to date. A first reading, an incremental reading and an audit all
  * work the same way: a generation is read forward, oldest first, until the newest page
- * shows that its end is reached; then it is claimed.
+ * shows that its end has been reached; then it is claimed.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RetryableError } from '../errors/errors.ts';
@@ -140,7 +140,7 @@ type Outcome =
   | Setback
   | { readonly kind: 'ended'; readonly result: VerdictWithEvidence };
 
-/** Reads and claims a generation, and returns whatever came of it. */
+/** Reads and claims a generation, and returns the outcome. */
 async function readOnce(
   context: SyncContext,
   generation: Generation,

@@ -270,9 +270,7 @@ async function replaceWithAudit(
 interface Place {
   /** How far the audit's positions are shifted. */
   readonly shift: bigint;
-  /**
-   * How many rows the source serves that precede the oldest stored row it still serves.
-   */
+  /** How many of the audit's rows come before the oldest row that is also stored. */
   readonly older: bigint;
 }
 
@@ -300,7 +298,7 @@ async function findPlace(
   return place;
 }
 
-/** Whether the audit has a row of the list's table. */
+/** Whether the audit contains the given row of the list's table. */
 function isServed({ list, generationId }: Generation): RawBuilder<unknown> {
   return sql`exists (select from mirror.audit_rows served
     where generation_id = ${generationId} and key = ${KEYS[list]})`;

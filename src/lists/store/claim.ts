@@ -43,8 +43,8 @@ export interface Claim extends SourceHead {
    */
   readonly isSameNetwork?: boolean;
   /**
-   * Whether the source showed no row older than those of this reading when it was asked
-   * several times. Checkpoints that are missing at the oldest end have then expired.
+   * Whether the source, queried several times, showed no row older than those of this
+   * reading. Checkpoints that are missing at the oldest end have then expired.
    */
   readonly isExpiryProven?: boolean;
   readonly evidence: (
@@ -61,8 +61,8 @@ export type Claimed =
   | { readonly kind: 'stale' }
   | { readonly kind: 'doubt'; readonly doubt: DoubtError }
   /**
-   * All rows that are understood are claimed; because of the rows that are not, the
-   * list is not complete.
+   * All rows that can be parsed are claimed. Because of the others, the list is not
+   * complete.
    */
   | {
       readonly kind: 'odd rows';
@@ -122,7 +122,8 @@ export async function claimList(
       doubt: rowsNotUnderstood(list, odd.seen),
       audit,
     };
-  // An audit that is right but has a gap that is not confirmed yet keeps its rows.
+  // If a gap is still unconfirmed, the list is not claimed, but the audit itself is
+  // right, so its rows stay.
   const isKept = open.gaps.some(({ isConfirmed }) => !isConfirmed);
   if (!isKept) {
     await execute(tx, ACTION, statement()`rollback to savepoint unclaimed`);
@@ -141,7 +142,7 @@ interface Decision {
   /** The network to which the rows belong, if they are claimed. */
   readonly epoch: number;
   readonly of: Generation;
-  /** Whether this complete reading agrees with the one before. */
+  /** Whether this complete reading agrees with the previous one. */
   readonly isSecond: boolean;
 }
 
@@ -149,9 +150,9 @@ interface Decision {
  * Makes the one statement that claims a list, and records `complete` with the claim if
  * two readings agree on it. A list is claimed only if the source serves the current
  * network, no doubt is open, every gap is confirmed, the rows of the newest page are
- * stored, and each position has its row. Rows that are not understood do not forbid the
- * claim, because the other rows are mirrored; they forbid `complete`. The first complete
- * claim at a new address also records that address.
+ * stored, and each position has its row. Rows that cannot be parsed do not prevent the
+ * claim, because the other rows are mirrored, but they do prevent `complete`. The first
+ * complete claim at a new address also records that address.
  */
 function decideClaim({
   runId,
@@ -175,7 +176,7 @@ function decideClaim({
   const confirmedAt = isAudit
     ? sql`case when ${isSecond} then clock_timestamp() end`
     : standingAt;
-  // A checkpoint that is listed several times has one row, and counts several times.
+  // A checkpoint that is listed several times has one row but counts several times.
   const rowsMatch = list === 'parties' ? sql`=` : sql`<=`;
   return statement({ isConfirmed: 'boolean', isEnded: 'boolean' })`
     with claimed as (
@@ -230,7 +231,7 @@ function decideClaim({
 }
 
 /**
- * Whether a complete reading has all rows of the reading before, and no new row between
+ * Whether a complete reading has all rows of the previous reading, and no new row between
  * them. Rows that have expired at the oldest end are proven in another way.
  */
 function isAgreeing(list: ListName, audit: AuditReport): boolean {

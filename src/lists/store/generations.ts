@@ -73,22 +73,26 @@ export function setHead({
     head_time = greatest(head_time, ${blockTime === undefined ? null : formatInstant(blockTime)}::timestamptz)`;
 }
 
-/** Rows to put into a list, in the order shown: those of a page, or all of an audit. */
+/**
+ * Rows to put into a list, in the order shown: those of a page, or all those of an audit.
+ */
 type Shown =
   | {
       readonly kind: 'page';
       readonly rows: readonly ListedRow[];
-      /** The position behind which the rows come. */
+      /** The position after which the rows are placed. */
       readonly after: bigint;
     }
   | {
       readonly kind: 'audit';
       readonly generationId: bigint;
-      /** How far the audit's positions shift to make room for older rows ahead of them. */
+      /**
+       * How far the audit's positions shift to make room for older rows ahead of them.
+       */
       readonly shift: bigint;
     };
 
-/** Selects the rows with their key, copies, extra and position. */
+/** Selects each row's key, number of copies, extra fields and position. */
 function select(shown: Shown): RawBuilder<unknown> {
   return shown.kind === 'page' ? selectPage(shown) : selectAudit(shown);
 }
@@ -216,7 +220,7 @@ export const KEYS: ByList = {
     || '/' || replace(replace(block_hash, '%', '%25'), '/', '%2F')`,
 };
 
-/** How often the list contains the row. */
+/** How many times the list contains the row. */
 const COPIES: ByList = {
   parties: sql`1`,
   checkpoints: sql`copies`,
@@ -271,7 +275,9 @@ export function locateAudited(
     ${describeFound(countingTo)}`;
 }
 
-/** The end of a statement with the rows `found`, and the rows to be `counted`. */
+/**
+ * The end of a statement: returns the keys in `found`, and counts the rows of `counted`.
+ */
 function describeFound(countingTo: bigint | undefined): RawBuilder<unknown> {
   return sql`, top as (select max(pos) as pos from found)
     select array(select key from found) as held, top.pos as "highestPos",

@@ -99,8 +99,8 @@ export class ListSession {
   }
 
   /**
-   * Renews the lease until it is disposed, and then releases it, so that a successor
-   * does not have to wait until it expires.
+   * Renews the lease until the result is disposed of, and then releases it, so that a
+   * successor does not have to wait until it expires.
    */
   keepLease(): ReturnType<typeof keepLease> {
     return keepLease({
@@ -288,7 +288,7 @@ export class ListSession {
 
   /**
    * Replaces the current rows with those of an audit, and records `complete` if the
-   * list is. A single statement decides that from the stored rows.
+   * list is complete. A single statement decides that from the stored rows.
    */
   claim(claim: Claim): Promise<Claimed> {
     const { db, runId } = this.#held;
@@ -355,9 +355,9 @@ export class ListSession {
 
 /** The other list, as far as it matters to the claim of this one. */
 interface OtherList {
-  /** Whether a doubt is open that it belongs to this network. */
+  /** Whether there is an open doubt that the list belongs to this network. */
   readonly isOtherNetwork: boolean;
-  /** Whether a worker is reading it. */
+  /** Whether a worker is reading the list. */
   readonly isRead: boolean;
 }
 

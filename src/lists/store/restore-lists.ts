@@ -35,8 +35,8 @@ export interface RestoredCheckpoint {
 
 /**
  * Restores parties into the current network. They are exported until the source's list
- * turns out to lack them. Existing rows are left unchanged. When a party was last seen is
- * lost, so the time when it was first seen stands there.
+ * turns out to lack them. Existing rows are left unchanged. The time when a party was
+ * last seen is lost, so the time when it was first seen is used instead.
  * @returns how many parties were added
  */
 export async function restoreParties(
