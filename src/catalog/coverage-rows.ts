@@ -248,8 +248,8 @@ const EXCLUSION_VIOLATION = 'DATABASE_23P01';
 
 /**
  * Runs `work`, reporting a refusal by the triggers on overlapping ranges as
- * `COVERAGE_CHANGED`. They ensure that no range is covered twice; a refusal means that the
- * plan is out of date.
+ * `COVERAGE_CHANGED`. They ensure that no range is covered twice; a refusal means that
+ * the plan is out of date.
  */
 export async function guardOverlap<Result>(
   work: () => Promise<Result>,

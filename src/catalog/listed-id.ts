@@ -6,9 +6,9 @@ import { statement } from '../postgres/statement.ts';
 
 /**
  * SQL for the spelling in which the source last listed a party's id; null if that matches
- * the stored id, or the source has not listed the party. A full reading of the list takes
- * precedence over the stored row even before it is claimed. The source may no longer know
- * an earlier spelling, and would respond as if the ledger had no entries.
+ * the stored id, or if the source has not listed the party. A full reading of the list
+ * takes precedence over the stored row even before it is claimed. The source may no
+ * longer know an earlier spelling, and would respond as if the ledger had no entries.
  * @param partyId the stored id
  */
 export function listedAs(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
@@ -26,11 +26,10 @@ export function listedAs(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
  * not show this party. Its id may be spelled differently by now, so a response without
  * entries proves nothing. The rows of a reading that opened a doubt are dropped, so such
  * a reading counts as if it had shown no party.
- *
- * This is false while the list is being read, because the party may still come. It is
+ * This is false while the list is being read, because the party may still appear. It is
  * also false if the reading failed, for example because the source does not serve the
- * list: the id that was shown last is then used as before, and if a later reading shows
- * a different spelling, `distrustRespelled` applies.
+ * list. The id that was shown last is then used as before. If a later reading shows a
+ * different spelling, `distrustRespelled` applies.
  * @param partyId the stored id
  */
 export function isUnlisted(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
@@ -55,19 +54,19 @@ export function isUnlisted(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
 }
 
 /**
- * The `checked_at` of a range that no response by the party's present id has covered. It is
- * not a flag: no reader looks for this instant. It is a time before every other, so the
- * readers of `checked_at` (the choice of audits, the oldest comparison that the status
- * shows, a rebuild that chooses between overlapping ranges) treat such a range like any
- * that was compared too long ago. The record of ranges in the store keeps it, so it also
- * survives the loss of the database.
+ * The `checked_at` of a range that no response has covered since the party's id was
+ * respelled. It is not a flag: no reader looks for this instant. It is a time before
+ * every other, so the readers of `checked_at` (the choice of audits, the oldest
+ * comparison that the status shows, a rebuild that chooses between overlapping ranges)
+ * treat such a range like any other whose last comparison is too old. The record of
+ * ranges in the store keeps it, so it also survives the loss of the database.
  */
 const NEVER_CHECKED = sql`to_timestamp(0)`;
 
 /**
- * Makes the next exports request again every range without entries of the parties whose
- * id is spelled differently in an audit than in the stored list. A source that does not
- * know the earlier spelling any more may have responded as if the ledgers were empty. The
+ * If an audit spells a party's id differently from the stored list, makes the next
+ * exports request again every range of that party that has no entries. A source that no
+ * longer knows the earlier spelling may have responded as if the ledgers were empty. The
  * ranges after a ledger's newest entry need no mark: every overlap check includes them.
  */
 export async function distrustRespelled(
