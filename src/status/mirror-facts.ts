@@ -72,7 +72,7 @@ export interface LedgerFacts {
 export interface ProofFacts {
   /** The key with which anyone can verify the log: `<name>+<hash>+<key>`. */
   readonly publicKey: string;
-  /** How many nightly runs the log has. */
+  /** The number of nightly runs in the log. */
   readonly nights: number;
 }
 
