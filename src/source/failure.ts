@@ -112,7 +112,8 @@ const PASSING_ALERT =
 
 /**
  * A TLS server's refusal of the client's certificate, or of a client without one. A
- * certificate of an authority that was renewed under the same name is a DECRYPT_ERROR.
+ * certificate from an authority that was renewed under the same name causes a
+ * DECRYPT_ERROR.
  */
 const CERTIFICATE_ALERT =
   /^ERR_SSL_.*ALERT_(?:ACCESS_DENIED|DECRYPT_ERROR|BAD_CERTIFICATE|(?:UNSUPPORTED|NO)_CERTIFICATE|CERTIFICATE_(?:EXPIRED|REQUIRED|REVOKED|UNKNOWN)|UNKNOWN_CA)$/;
@@ -134,7 +135,8 @@ function codeOfAnswer(
   // The service's ban is the only 403 that says how long it lasts.
   if (status === 403 && isLimitedInTime(headers)) return 'SOURCE_BANNED';
   const byProxy = proxy === undefined ? undefined : codeOfForwarded(status);
-  // The service's own responses have its error body, even if a proxy forwarded them.
+  // The service's own error responses contain its error body, even if a proxy forwarded
+  // them.
   if (byProxy !== undefined && (status === 407 || body === undefined))
     return byProxy;
   if (status === 429 && body !== undefined && isAnswerTooLarge(body))

@@ -32,7 +32,7 @@ export interface ProofSource {
   /**
    * Requests the last statement, without retries.
    * @param from the size of the log that is already known; 0 if no log is known
-   * @throws the request's error, which is normal, because most sources do not serve
+   * @throws the request's error; this is normal, because most sources do not serve
    *   statements
    */
   latest(from: number, signal: AbortSignal): Promise<string>;

@@ -151,7 +151,7 @@ class RequestSlots {
         this.#nextMs += this.#intervalMs;
         return waitMs;
       }
-      // Concurrent callers share one reservation. Those for whom it has no slot left
+      // Concurrent callers share one reservation. Callers for which it has no slot left
       // make the next one.
       this.#reserving ??= this.#reserve(nowMs).finally(() => {
         this.#reserving = undefined;

@@ -113,7 +113,7 @@ const WHO_REFUSED: ReadonlySet<string> = new Set([
   'SOURCE_FORBIDDEN',
 ]);
 
-/** What the requester needs to know of the credentials. */
+/** What the requester needs to know about the credentials. */
 export interface Credentials {
   readonly certificate?: object | undefined;
 }
@@ -127,8 +127,8 @@ const MAYBE_CERTIFICATE = 'SOURCE_REFUSED';
 const RARELY_CERTIFICATE = 'SOURCE_BROKE';
 
 /**
- * Whether the failure of a request that every source answers, such as one for a page of a
- * list, shows that the source refuses the credentials.
+ * Whether a failure shows that the source refuses the credentials. The request must be
+ * one that every source answers, such as a request for a page of a list.
  */
 export function isRefusalOf(
   { certificate }: Credentials,
@@ -256,7 +256,10 @@ export class SourceRequester {
     }
   }
 
-  /** Whether there are other credentials by now, if the failure may be due to those sent. */
+  /**
+   * Whether other credentials are available by now. Always false if the failure cannot be
+   * due to those that were sent.
+   */
   #renew(sent: Credentials, error: unknown): boolean {
     const { credentials } = this.#deps;
     if (isRefusalOf(sent, error)) return credentials.renew(sent);

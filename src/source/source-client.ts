@@ -39,7 +39,8 @@ export interface SourceConfig extends ExportConfig {
 }
 
 /**
- * The headers and the certificate that identify the client. They may change while the process is running.
+ * The headers and the certificate that identify the client. They may change while the
+ * process is running.
  */
 export interface SourceCredentials {
   readonly authorization: string | undefined;

@@ -179,8 +179,8 @@ function requestRows(
 
 /**
  * A list page is a small request, so a source that sends no headers within half a
- * minute is treated as unreachable. An export, in contrast, may take a long time to its
- * first row.
+ * minute is treated as unreachable. An export, in contrast, may take a long time to
+ * send its first row.
  */
 function asSilence(error: unknown): unknown {
   const isSilent =
@@ -196,9 +196,9 @@ function asSilence(error: unknown): unknown {
 }
 
 /**
- * Finds out why the source refused. It uses the same codes for a bad cursor, a bad size
- * and a broken table. Further requests that each change only one thing show which it
- * was.
+ * Finds out why the source refused a page. The source uses the same codes for a bad
+ * cursor, a bad size and a broken table. Further requests, each of which changes only
+ * one thing, show which it was.
  * @returns the error to report
  */
 async function diagnose(

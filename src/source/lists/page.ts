@@ -66,7 +66,7 @@ export type PageRows = Omit<
  *   with far more is rejected even before it is parsed
  * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if the response is not JSON (because
  *   it is cut off or an error page), or reports an error
- * @throws PermanentError `PAGE_SHAPE` with the path and value that a page must not have
+ * @throws PermanentError `PAGE_SHAPE` with the offending value and its path
  */
 export function parsePage(
   list: ListName,
