@@ -79,7 +79,7 @@ export function openHttpClient(
     ...(ca === undefined ? {} : { ca }),
   };
   const pool = { connections: CONNECTIONS_MAX, allowH2: false };
-  // The client's certificate is for the service and is never shown to the proxy.
+  // The client's certificate is for the service and is never presented to the proxy.
   const forward = new Agent({ ...pool, connect: tls });
   const retired = new Set<Agent>();
   let current = openConnections(readCertificate?.());
@@ -101,7 +101,7 @@ export function openHttpClient(
     if (isDeepStrictEqual(certificate, current.certificate)) return current;
     for (const agent of [current.direct, ...current.tunnels.values()]) {
       retired.add(agent);
-      // Waits for the requests in flight; an agent that is destroyed rejects.
+      // Waits for the requests in flight. The promise rejects if the agent is destroyed.
       void agent
         .close()
         .catch(() => undefined)
@@ -190,10 +190,11 @@ export function openHttpClient(
 }
 
 /**
- * Returns undici's connector, with sockets that close at their first error. With TLS 1.3 a
- * server refuses the client's certificate after the handshake, by an alert and the end of
- * the connection. Node reports the alert and leaves the socket open, and the end that
- * follows would replace it: the request would fail with `other side closed`.
+ * Returns undici's connector, with sockets that close at their first error. With TLS 1.3
+ * a server refuses the client's certificate after the handshake: it sends an alert and
+ * ends the connection. Node reports the alert but leaves the socket open, so the end of
+ * the connection would replace the alert, and the request would fail with
+ * `other side closed`.
  */
 function openConnector(
   options: buildConnector.BuildOptions,

@@ -79,7 +79,7 @@ export class RotatingSecret<Value extends object> implements SecretState {
   }
 
   /**
-   * Like `renew`, for a failure that may have another cause than the secret. It does not
+   * Like `renew`, for a failure that may have a cause other than the secret. It does not
    * count as a refusal.
    */
   readAgain(refused: Value): boolean {
@@ -97,8 +97,8 @@ export class RotatingSecret<Value extends object> implements SecretState {
   }
 
   /**
-   * Call this when nobody knows any more whether the service refuses the secret, for
-   * example because the service is unreachable by now.
+   * Call this when it is no longer known whether the service refuses the secret, for
+   * example because the service has become unreachable.
    */
   forgetRefusal(): void {
     this.#refusedSinceMs = undefined;
