@@ -8,11 +8,14 @@ export interface Asset {
   /** Lower-case hex. */
   readonly id: string;
   readonly symbol: string;
-  /** How many digits of an amount stand behind the decimal point. */
+  /** How many digits of an amount come after the decimal point. */
   readonly decimals: number;
 }
 
-/** An amount has at most this many decimals, as a DECIMAL of any engine has digits. */
+/**
+ * Maximum number of decimals of an amount: the number of digits that every engine's
+ * DECIMAL supports.
+ */
 const DECIMALS_MAX = 38;
 const SYMBOL_CHARACTERS_MAX = 32;
 /** Printable, because symbols are shown in terminals. */

@@ -90,8 +90,8 @@ export async function* translated(
       { code: 'ROW_FIELDS', meta: { row: number } },
     );
   });
-  // Whether a final line without a line break is a row is decided by the code that
-  // reads the rows, so pass the line on.
+  // The code that reads the rows decides whether a final line without a line break is a
+  // row, so pass the line on.
   if (rest.length === 0) return;
   const count = fields.scan(rest, 0, rest.length);
   if (rows === undefined) yield headerOf(fields, dialect, asked) ?? rest;

@@ -87,7 +87,7 @@ export class RowDigest {
     return this.#carry().toString(16).padStart(64, '0');
   }
 
-  /** Adds the limbs to the sum. Bits beyond 256 are dropped, which is the modulus. */
+  /** Adds the limbs to the sum. Dropping the bits beyond 256 applies the modulus. */
   #carry(): bigint {
     const added = this.#limbs.reduceRight(
       (sum, limb) => (sum << 32n) + BigInt(limb),

@@ -47,13 +47,13 @@ export class RowFilter {
   /** The fields of the last row that was read as text, as every unreadable row is. */
   readonly fields = new RowFields();
   /**
-   * Whether the last row leaves one of the party's accounts, whether for its own or
-   * another party's account.
+   * Whether the last row is a movement out of one of the party's accounts, into its own
+   * or another party's account.
    */
   isFrom = false;
   /**
-   * Whether the last row goes from one of the party's accounts to an account of another
-   * party. No release sends such a row by mistake.
+   * Whether the last row is a movement from one of the party's accounts to another
+   * party's account. No release sends such a row by mistake.
    */
   leaves = false;
   /** The name of the column that made the last row unreadable. */

@@ -1,5 +1,5 @@
 /**
- * The sum of a range's last rows. Whenever a ledger is continued, these rows are
+ * The sum of a range's last rows. Whenever an export continues a ledger, these rows are
  * requested again and compared with the sum, which is how the mirror notices that a
  * source has lost or changed its history.
  */

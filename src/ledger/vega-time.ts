@@ -35,7 +35,7 @@ export class VegaTimeReader {
     const day = text.slice(0, 10);
     if (day !== this.#day) {
       const date = new Date(`${day}T00:00:00Z`);
-      // A day that does not exist in its month becomes a day of the next month.
+      // `Date` turns a day that does not exist in its month into a day of the next month.
       if (date.getUTCDate() !== Number(day.slice(8))) return false;
       this.#day = day;
       this.#daySecond = date.getTime() / 1000;
@@ -52,7 +52,7 @@ export class VegaTimeReader {
 
   /**
    * Reads a time from its bytes if its day and zone are the same as the last one's.
-   * @returns the position after the time, or -1 if `read` has to decide
+   * @returns the position after the time, or -1 if the time must be read with `read`
    */
   readAgain(block: DataView, from: number, end: number): number {
     const day = this.#day;

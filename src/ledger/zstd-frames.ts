@@ -1,7 +1,7 @@
 /**
  * Splits a stream at the ends of its zstd frames (RFC 8878, section 3.1). Node's
  * decompressor stops at the end of a frame if bytes of the next one are in the same
- * chunk, and drops them without an error; with a chunk for each frame it goes on.
+ * chunk, and drops them without an error. If each frame begins a new chunk, it continues.
  */
 import { Transform } from 'node:stream';
 
@@ -17,7 +17,7 @@ const BLOCK_TYPE_RLE = 1;
 const BLOCK_TYPE_RESERVED = 3;
 
 /**
- * Returns a stream that passes bytes on unchanged, in chunks none of which contains the
+ * Returns a stream that passes bytes on unchanged, in chunks that never contain both the
  * end of one frame and the beginning of the next. Bytes that are not zstd are passed on
  * as they come, so that the decompressor reports the damage.
  */
@@ -38,7 +38,7 @@ export function splitZstdFrames(): Transform {
   });
 }
 
-/** What the walk over the frames expects next. */
+/** What the scan of the frames expects next. */
 type Expected = 'frame header' | 'block header' | 'end of frame' | 'no zstd';
 
 /** Finds the ends of frames in consecutive chunks. */
@@ -46,7 +46,7 @@ class FrameEnds {
   #expected: Expected = 'frame header';
   /** The bytes of the header that is being read. A header may span chunks. */
   #header: number[] = [];
-  /** How many bytes of content lie before what is expected. */
+  /** How many bytes of content come before the expected part. */
   #contentBytes = 0;
   #hasChecksum = false;
 
@@ -115,7 +115,10 @@ class FrameEnds {
       );
   }
 
-  /** Ends the current header. @param contentBytes what lies before the next thing */
+  /**
+   * Ends the current header. @param contentBytes the bytes of content before the expected
+   * part
+   */
   #expect(expected: Expected, contentBytes: number): void {
     this.#expected = expected;
     this.#contentBytes = contentBytes;
@@ -129,7 +132,7 @@ function headerBytes(descriptor: number): number {
   const dictionaryId = DICTIONARY_ID_BYTES[descriptor & 0b11] ?? 0;
   const contentSize = CONTENT_SIZE_BYTES[descriptor >> 6] ?? 0;
   const window = isSingleSegment ? 0 : 1;
-  // A frame of a single segment always has its content's size, in at least one byte.
+  // A single-segment frame always states the size of its content, in at least one byte.
   return (
     MAGIC_BYTES +
     1 +

@@ -28,7 +28,7 @@ const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
 const CUT_CHARACTER_BYTES = 16;
 const BOM = Buffer.from('\ufeff');
 /**
- * gRPC codes by which the request itself is refused: invalid argument, not found,
+ * gRPC codes that mean that the request itself is refused: invalid argument, not found,
  * unimplemented, unauthenticated.
  */
 const REFUSALS: ReadonlySet<number> = new Set([3, 5, 12, 16]);
@@ -59,8 +59,8 @@ export class AnswerReader implements AsyncIterable<Buffer> {
 
   /**
    * Yields the CSV's bytes.
-   * @throws PermanentError `EXPORT_REFUSED` if an error that means that the request is
-   *   refused arrives before any row
+   * @throws PermanentError `EXPORT_REFUSED` if an error that refuses the request arrives
+   *   before any row
    * @throws RetryableError `SOURCE_ERROR_IN_STREAM` for any other error message, with
    *   its byte offset
    * @throws RetryableError `ANSWER_NOT_UNDERSTOOD` if the response has neither format,
@@ -242,8 +242,8 @@ function neitherForm(
  * Detects how the `data` of `result` messages is encoded. The interface document does
  * not specify this: proto JSON uses base64, others send plain text. The first payload
  * decides. It is base64 if it contains only base64 characters and decodes to text. A
- * header `vega_time` alone also contains only such characters, but does not decode to
- * text; a header with a comma cannot be base64.
+ * header that is just `vega_time` also contains only such characters, but does not
+ * decode to text; a header with a comma cannot be base64.
  * @returns undefined if the payload is empty
  */
 function dataEncoding(data: string): 'base64' | 'plain' | undefined {
