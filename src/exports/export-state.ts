@@ -39,9 +39,9 @@ export const REQUESTS_MAX = 1_000;
  */
 export const REQUESTS_PER_PLAN_MAX = 3;
 /**
- * The same for a plan of which some response had fewer rows than an earlier one showed. The
- * nodes behind the source's address then serve different rows, and the next request may
- * reach the one that has them.
+ * The same limit for a plan if one of its responses had fewer rows than an earlier
+ * response showed. The nodes behind the source's address then serve different rows, and
+ * the next request may reach a node that has them.
  */
 export const REQUESTS_PER_SHOWN_MAX = 7;
 /**
@@ -195,9 +195,9 @@ const CONCERNS_ONE_REQUEST: ReadonlySet<Doubt['state']> = new Set([
   'less than shown',
 ]);
 /**
- * Doubts after which the same request is sent again. A response that may have been cut off
- * proves nothing until a second one is identical, and one that lacks rows which the source
- * has shown does not prove that they are gone.
+ * Doubts after which the same request is sent again. A response that may have been cut
+ * off proves nothing until a second one is identical. A response that lacks rows that the
+ * source has shown does not prove that these rows are gone.
  */
 const PROVES_NOTHING: ReadonlySet<Doubt['state']> = new Set([
   'end unproven',
@@ -301,8 +301,8 @@ function planned(
 }
 
 /**
- * Returns how to send the next request: differently after the first doubt, and like the
- * first request again after the second.
+ * Returns how to send the next request: in a different way after the first doubt, and in
+ * the same way as the first request after the second doubt.
  */
 function requestWay({ doubts, isEmptyBelieved }: PlanFindings): RequestWay {
   const [first] = doubts;

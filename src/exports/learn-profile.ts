@@ -1,6 +1,6 @@
 /**
  * Records what a run finds out about the source's release. The profile of the release
- * is shared: the next requests of all exports are made for it.
+ * is shared, so it shapes the next requests of all exports.
  */
 import { instantOf, later } from '../ledger/ranges.ts';
 import { BEGINNING, formatInstant } from '../time/time.ts';

@@ -155,8 +155,8 @@ class ExportRun {
   }
 
   /**
-   * Returns the coverage of which an earlier run was shown more rows than are known, and
-   * which it could not publish.
+   * Returns the coverage for which the source showed an earlier run more rows than are
+   * known, if that run could not publish them.
    */
   #shownCoverage(coverage: readonly Coverage[]): readonly Coverage[] {
     const { shown } = this.#windows;
@@ -200,7 +200,8 @@ class ExportRun {
     const { keeps, discards } = decision;
     if (keeps !== undefined) {
       this.#counter.recordKept(keeps.rows, keeps.reason);
-      // What the source serves of closed coverage is settled: less than is known.
+      // It is settled that the source serves fewer rows of closed coverage than are
+      // known.
       if (keeps.rows.some(({ open }) => !open)) this.#windows.forgetShown();
     }
     if (discards) await clearSpool(this.#context);

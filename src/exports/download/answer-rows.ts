@@ -205,10 +205,10 @@ export class AnswerRows implements AsyncDisposable {
 const TAIL_SECONDS = 3600;
 
 /**
- * Sums the last rows before a closed range's end, in whatever order rows arrive: those
- * of the last hour or, if that hour has none, those of the newest second that has any.
- * A window of a larger range is continued at once. If its last hour has too many bytes,
- * the rows of its newest second are enough.
+ * Sums the last rows before the end of a closed range, whatever order the rows arrive
+ * in: those of the last hour or, if that hour has none, those of the newest second that
+ * has any. A window of a larger range is continued at once, so the rows of its newest
+ * second are enough if its last hour has too many bytes.
  * @param asked the start of the request; the tail cannot begin before it
  * @param bytesMax maximum number of bytes that a continuation may request again; given
  *   only if the range is a window of a larger one

@@ -80,8 +80,8 @@ export class Fetcher {
   readonly #onProgress: OnProgress;
   requests = 0;
   /**
-   * Whether the source omits the line break at the end of a response, by the header
-   * line of the response whose end was unproven.
+   * Whether the source omits the line break at the end of a response, keyed by the
+   * header line of the response whose end was unproven.
    */
   readonly #leavesLineEndOut = new Map<string, boolean>();
 
@@ -199,8 +199,8 @@ export class Fetcher {
   }
 
   /**
-   * Whether the source omits the line break at the end of a response. One request finds
-   * out, in the slot of the response whose end is unproven.
+   * Whether the source omits the line break at the end of a response. One request settles
+   * this, in the slot of the response whose end is unproven.
    */
   async #askForHeader(
     { target }: PlannedRequest,
@@ -334,8 +334,8 @@ export class Fetcher {
   }
 
   /**
-   * Whether a response may be cancelled. That helps only if a smaller one is possible,
-   * because the release applies both bounds or may turn out to do so.
+   * Whether a response may be cancelled. That helps only if a smaller response is
+   * possible, that is, if the release applies both bounds or may turn out to do so.
    */
   #mayCancel(
     asked: PlannedRequest,
@@ -433,10 +433,10 @@ async function readProbe(
 
 /**
  * Returns the range to request in order to find out whether a source omits the final
- * line break. A final line without one may have been cut off, whatever the format and
- * framing of the response, because the source itself may truncate its output. A
- * response without entries decides it if it consists of exactly the same header line,
- * again without a line break.
+ * line break. A final line without a line break may have been cut off, whatever the
+ * format and framing of the response, because the source itself may truncate its
+ * output. A response without entries settles the question if it consists of exactly the
+ * same header line, again without a line break.
  * @returns a range in the source's future, where no party can have entries
  */
 function emptyRange({

@@ -22,8 +22,8 @@ export interface FrameSizes {
 /**
  * A frame ends with the first rows that make it this long. The first one is longer,
  * because some libraries (Node's `zstdDecompressSync`, for one) read only the first frame
- * of a file, without an error: an object of ordinary size has no other. Smaller frames
- * compress worse; larger ones make the smallest reading longer.
+ * of a file and report no error. An object of ordinary size has no other frame. Smaller
+ * frames compress worse; larger ones increase the least that a reader must read.
  */
 export const FRAME_SIZES: FrameSizes = {
   first: 24 * 2 ** 20,
@@ -200,7 +200,7 @@ function fail(cause: unknown): never {
   );
 }
 
-/** Returns the earlier of the earliest and the later of the latest seconds. */
+/** Returns the earlier of the two earliest seconds and the later of the two latest. */
 export function unionOf(one: SecondsHeld, other: SecondsHeld): SecondsHeld {
   return {
     earliest: Math.min(one.earliest, other.earliest),

@@ -54,8 +54,8 @@ export function nextWindow(
   const isUnknown =
     profile.header === undefined && profile.bounds === undefined;
   const isUnproven = profile.bounds !== 'right' && !isUnknown;
-  // No known entry could prove that an end is applied. A later start makes the request
-  // smaller too, and its response shows entries.
+  // Without a known entry, nothing could prove that an end is applied. A later start
+  // makes the request smaller too, and its response shows entries.
   const from =
     isUnproven && profile.known === undefined
       ? windows.laterStart(range)
@@ -84,7 +84,7 @@ export function nextWindow(
 /**
  * Returns the range to request for a plan.
  * @param way `fallback`: a different request that must return all rows of the plan.
- *   `startless fallback`: the same without a start, for when requests with a start
+ *   `startless fallback`: the same without a start, used if requests with a start
  *   returned no rows
  */
 export function requestFor(

@@ -109,8 +109,8 @@ export interface RequestPlan {
   /** The last known rows before the first range. The response must contain them. */
   readonly overlap: Overlap | undefined;
   /**
-   * Coverage inside `closed`, where each of these rows is a separate range. A row is
-   * left unchanged if the response has the same entries.
+   * The rows of coverage inside `closed`, where each of them is a separate range. A row
+   * is left unchanged if the response has the same entries.
    */
   readonly revalidated: Rows;
   readonly isWindow: boolean;
@@ -269,17 +269,15 @@ interface Expanded {
 }
 
 /**
- * Expands the wanted ranges until they include every row of coverage that they touch
- * and that cannot be split: an object that is not believed, a range that an operator
- * requests again, and the open segment, whose rows the response contains anyway. All
- * other coverage that they touch is trimmed.
- *
+ * Expands the wanted ranges until they include every row of coverage that they touch and
+ * that cannot be split: an object that is not trusted, a range that an operator requests
+ * again, and the open segment, whose rows the response contains anyway. All other
+ * coverage that they touch is trimmed.
  *     coverage    ├── trusted ──┤├─ faulty ─┤       ├── open ──►
  *     wanted                 ├────────┤
  *     touched     ├─────────────┤├──────────┤
  *     closed                 ├──────────────┤
  *     keeps       ├──────────┤
- *
  * Each expansion can touch further rows, so this repeats until no new row is touched.
  */
 function expandToUnsplittable(
@@ -347,8 +345,8 @@ function replacedPart(row: Coverage, target: Target): Range | undefined {
 }
 
 /**
- * Returns the open range after all known and closed ranges; undefined if there is none. If an old
- * open segment is replaced, the open range extends to the present again.
+ * Returns the open range after all known and closed ranges; undefined if there is none.
+ * If an old open segment is replaced, the open range extends to the present again.
  */
 function openPart(
   target: Target,

@@ -20,8 +20,9 @@ import type { AnswerHead } from '../ports.ts';
  */
 const MARGIN_MICROS = 120n * SECOND_MICROS;
 /**
- * The maximum lag assumed for a source that reports no block time: relative to the time
- * in its responses or, if they have none, to our clock.
+ * The maximum lags assumed for a source that reports no block time. The first is relative
+ * to the time in its responses. The second is relative to our clock, and is used if the
+ * responses have no time.
  */
 const ANSWERED_LAG_MICROS = 3600n * SECOND_MICROS;
 const UNTOLD_LAG_MICROS = DAY_MICROS;
@@ -86,7 +87,7 @@ export function sourceClock(
       : earlier(answeredAt, now) - ANSWERED_LAG_MICROS;
   const seen = isTold ? blockTime : guessed;
   // A source that is itself a mirror has already applied the margin. Without a second
-  // one, the two mirrors end at the same instant and can be compared down to the last
+  // margin, the two mirrors end at the same instant and can be compared down to the last
   // row.
   const marginMicros = isTold && isProven === true ? 0n : MARGIN_MICROS;
   const closedTo = floorSecond(earlier(seen, now) - marginMicros);

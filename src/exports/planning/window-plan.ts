@@ -2,17 +2,14 @@
  * Decides how much of a ledger to request at once. Normally that is all of it, because
  * every request is a full scan at the source. But if a stream outgrows a segment, it is
  * cancelled, and if it breaks twice, it is not requested whole again. From then on the
- * range is requested in windows, earliest first, each shorter than the range that it
- * was cut from.
- *
- * Cancelled streams cost at most one extra download of the ledger: a stream is
- * cancelled only while the bytes cancelled so far do not exceed the known size of the
- * ledger. Anything that was in flight when a process was killed is extra.
- *
+ * range is requested in windows, earliest first, each shorter than the range that it was
+ * cut from.
+ * Cancelled streams cost at most one extra download of the ledger: a stream is cancelled
+ * only while the bytes cancelled so far do not exceed the known size of the ledger.
+ * Streams that were in flight when a process was killed cost extra.
  * For some ranges the source's query takes so long that it gives up before it sends
  * anything. Such a range is halved twice, which helps if the query time grows with the
  * range. If it does not, smaller ranges cannot help.
- *
  * The plan only proposes where to cut. What is left to request is recomputed from the
  * warehouse every time, so a lost or outdated plan costs only bytes. Pure.
  */
@@ -33,7 +30,7 @@ import {
  */
 const WINDOW_PART = 0.7;
 /**
- * How often a broken stream is requested whole again. After that, the range is
+ * How many times a broken stream is requested whole again. After that, the range is
  * requested in windows half the size of what was received.
  */
 const BREAKS_MAX = 1;
@@ -84,7 +81,7 @@ const planSchema = z.object({
   /** Bytes of cancelled streams minus bytes of finished windows. */
   owedBytes: z.number(),
   /**
-   * A known range of which a response showed more rows than are known; in seconds. A
+   * A known range, in seconds, for which a response showed more rows than are known. A
    * different node may not serve these rows.
    */
   shown: z
@@ -176,7 +173,7 @@ export class WindowPlan {
   }
 
   /**
-   * Returns the most rows that a response showed of a known range. Until they are
+   * Returns the most rows that a response showed for a known range. Until they are
    * published, a response with fewer is doubted.
    */
   get shown(): ShownRows | undefined {
@@ -233,7 +230,10 @@ export class WindowPlan {
     };
   }
 
-  /** Records that whatever the source has in the shown range is published. */
+  /**
+   * Forgets the shown rows, because they are published or the source is known to serve
+   * fewer.
+   */
   forgetShown(): void {
     delete this.#kept.shown;
   }

@@ -23,7 +23,7 @@ import type { ExportArchiveStore } from '../store/export-archive.ts';
  */
 const GRACE_MS = 7 * 24 * 3_600_000;
 const BATCH_KEYS = 500;
-/** Maximum number of other mirrors' manifests to read before the search is given up. */
+/** Maximum number of other mirrors' manifests to read before giving up the search. */
 const FOREIGN_READ_MAX = 1_000;
 
 export interface GarbageCollectionDeps {
@@ -140,9 +140,9 @@ async function removeUnreferenced(
 }
 
 /**
- * Removes an object and its manifest, unless a publication references it again by now.
- * The manifest goes first, because a manifest means that its object is complete. Before
- * each delete, the lock on the key is checked in the database.
+ * Removes an object and its manifest, unless a publication has come to reference it
+ * again. The manifest goes first, because a manifest means that its object is complete.
+ * Before each delete, the lock on the key is checked in the database.
  */
 function removeObject(
   key: string,

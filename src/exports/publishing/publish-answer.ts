@@ -298,7 +298,7 @@ function tailOf(
   return (to) => (to === closedEnd ? tail : undefined);
 }
 
-/** Returns the ranges that become known with the segments of the response. */
+/** Returns the ranges that become known through the segments of the response. */
 function newRanges(
   { changed, received }: SortedAnswer,
   tailAt: (to: Micros) => TailSum | undefined,

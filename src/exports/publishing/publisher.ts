@@ -1,7 +1,7 @@
 /**
  * Publishes exactly once: intent, object, manifest, COMMIT, in this order. Only the
- * COMMIT makes it visible, because readers follow the tables. If a crash leaves a
- * publication half done, the next owner of the lease finishes or drops it.
+ * COMMIT makes a publication visible, because readers follow the tables. If a crash
+ * leaves a publication half done, the next owner of the lease finishes or drops it.
  */
 import { access, unlink } from 'node:fs/promises';
 import { pipeline } from 'node:stream';
@@ -155,7 +155,7 @@ async function existingObject(
       ...manifest,
       objectBytes: sums.bytes,
       objectSha256: sums.sha256,
-      // The planned frames are those of other bytes.
+      // The planned frames describe the bytes of our own spool file.
       frames: sums.frames,
     };
   // The object's content does not match its key, so nothing can use it.
@@ -171,7 +171,7 @@ interface StoredSums {
   readonly sha256: string;
   /** SHA-256 of the plain CSV. */
   readonly plainSha256: string;
-  /** The object's frames, if its own manifest tells them. */
+  /** The object's frames, if its own manifest lists them. */
   readonly frames?: Manifest['frames'];
 }
 
@@ -254,7 +254,7 @@ async function vouchedSums(
 
 /**
  * Writes a manifest. When a superseded object is published again, its newest manifest
- * is kept, because a rebuild decides by it which segments are current.
+ * is kept, because a rebuild uses it to decide which segments are current.
  */
 async function publishManifest(
   manifest: Manifest,

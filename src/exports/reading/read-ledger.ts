@@ -144,7 +144,7 @@ class SegmentReader {
 
   async *rows(start: bigint): AsyncGenerator<Buffer> {
     // The header is held back until the first rows have been read, because until then a
-    // failure can still be reported by the HTTP status.
+    // failure can still be reported through the HTTP status.
     let header = this.#header.subarray(clamp(start, this.#header.length));
     let left = start - BigInt(this.#header.length);
     for (const segment of this.#plan.segments) {

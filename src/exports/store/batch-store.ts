@@ -162,8 +162,8 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
   }
 
   /**
-   * Renews a lease until the result is disposed. It is released through this store,
-   * because a finished export stays leased until it is written.
+   * Renews a lease until the result is disposed of. The lease is released through this
+   * store, because a finished export stays leased until it is written.
    */
   holdLease(lease: ExportLease, what: string): KeptLease {
     return this.#single.holdLease(lease, what, () => this.release(lease));

@@ -31,7 +31,7 @@ export interface PublicationNumber {
   readonly seq: bigint;
 }
 
-/** Reads the coverage of ledgers. Reading published objects requires nothing else. */
+/** Reads the coverage of ledgers. Nothing else is needed to read published objects. */
 export interface CoverageReader {
   /**
    * Returns the party's known ranges in every asset that the scope overlaps, ordered by
@@ -48,7 +48,7 @@ export interface ExportRepository extends CoverageReader {
   acquire(scope: ExportScope): Promise<ExportLease | undefined>;
 
   /**
-   * Renews a lease until the result is disposed, which releases it.
+   * Renews a lease until the result is disposed of, which releases it.
    * @param what the name of the leased work, for messages
    */
   holdLease(lease: ExportLease, what: string): KeptLease;

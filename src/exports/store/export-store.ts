@@ -82,7 +82,7 @@ export class ExportStore implements ExportRepository {
   }
 
   /**
-   * Renews a lease until the result is disposed, which releases it.
+   * Renews a lease until the result is disposed of, which releases it.
    * @param release how the lease is released, if not by this store's `release`
    */
   holdLease(
@@ -153,8 +153,8 @@ export class ExportStore implements ExportRepository {
       const keys = publication.segments.map(
         ({ manifest }) => manifest.objectKey,
       );
-      // Garbage collection holds these locks while it deletes: it either sees the intent,
-      // or is done.
+      // Garbage collection holds these locks while it deletes, so either it sees the
+      // intent or it has already finished.
       await lockEach(tx, 'object', keys);
       await recordPublication(tx, lease, publication, 'intent');
     });

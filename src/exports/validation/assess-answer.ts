@@ -80,8 +80,8 @@ export type Doubt =
 /** The facts that a response shows. */
 export interface AnswerFacts {
   /**
-   * Whether a different release responded than the request was made for, so that the
-   * response may lack rows that a better request would return.
+   * Whether the response came from a different release than the one that the request was
+   * made for. It may then lack rows that a request made for that release would return.
    */
   readonly isOutdated: boolean;
   /** The result of the overlap check; undefined if the plan has none. */
@@ -307,7 +307,8 @@ function rowsShownMore(
 
 /**
  * Returns the range of known rows that the response was compared with: the end of the
- * known rows, or all before the requested ranges if the response contains those too.
+ * known rows, or everything before the requested ranges if the response contains those
+ * too.
  */
 function comparedRange(answered: Answered): Range | undefined {
   const { overlap } = answered.plan;
@@ -316,9 +317,9 @@ function comparedRange(answered: Answered): Range | undefined {
 }
 
 /**
- * Returns the ids of the coverage rows for the scope's own asset that are requested again
- * if known rows came back differently twice: those within the range of the overlap check,
- * or all before the requested ranges if the response contains those too.
+ * Returns the ids of the coverage rows to request again if known rows have twice come
+ * back different. These are the rows for the scope's own asset within the range of the
+ * overlap check, or all before the requested ranges if the response contains those too.
  */
 function comparedCoverage(answered: Answered): readonly bigint[] {
   const { target } = answered;

@@ -74,8 +74,8 @@ export function compareOverlap(
 }
 
 /**
- * Returns the range before the requested ones whose rows the response contains too,
- * because the request has no start; undefined if there is none.
+ * Returns the range before the requested ones if the response contains its rows too,
+ * because the request has no start; undefined if there is no such range.
  */
 export function rangeShownToo({
   plan,
@@ -88,9 +88,10 @@ export function rangeShownToo({
 }
 
 /**
- * Compares the number of rows in that range with the number that is known. More rows mean
- * that the node that had sent the earlier segments keeps fewer entries than this one.
- * Fewer rows prove nothing here: what the source has lost is found by audits.
+ * Compares the number of rows that the response has in the range of `rangeShownToo` with
+ * the known number. More rows mean that the node that sent the earlier segments keeps
+ * fewer entries than this one. Fewer rows prove nothing here, because audits find what
+ * the source has lost.
  * @returns undefined if there are not more rows, or the numbers cannot be compared
  */
 export function compareShownToo(
@@ -99,7 +100,8 @@ export function compareShownToo(
 ): Extract<OverlapFinding, { expected: unknown }> | undefined {
   const range = rangeShownToo(planned);
   const { overlap, open } = planned.plan;
-  // Rows after the end of a request are left out, too.
+  // If the open range has an end, `leftOut.range` also counts the rows after it, so the
+  // numbers cannot be compared.
   if (range === undefined || open === undefined || open.to !== undefined)
     return undefined;
   const known = planned.target.coverage.filter(({ to }) => to <= range.to);

@@ -1,6 +1,6 @@
 /**
- * Counts the rows of every response of an export. Before a response counts as used,
- * received = published + left out + already stored must hold.
+ * Counts the rows of every response of an export. A response counts as used only if
+ * received = published + left out + already stored.
  */
 import { PermanentError } from '../../errors/errors.ts';
 import { formatInstant } from '../../time/time.ts';
