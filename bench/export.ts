@@ -8,7 +8,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import {
@@ -189,6 +189,8 @@ async function benchCommand(): Promise<void> {
   const megabytes = SIZES_MB[0] ?? 500;
   const program = join(ROOT, 'bin/ledger-mirror.js');
   const env = {
+    // The program's first line, which users run it by, must find this Node.
+    PATH: `${dirname(process.execPath)}:${process.env['PATH'] ?? ''}`,
     SOURCE_URL: String(url),
     SOURCE_EXPORT_PATH: `/csv/${megabytes}`,
     SOURCE_RATE: '1000',
@@ -197,7 +199,7 @@ async function benchCommand(): Promise<void> {
     OBJECT_STORE_URL: `file://${join(folder, 'command', 'objects')}`,
     LOG_LEVEL: 'silent',
   };
-  await timed([process.execPath, program, 'sync', 'all', '--quiet'], env);
+  await timed([program, 'sync', 'all', '--quiet'], env);
   const out = join(folder, 'tool.out');
   const duckdb = fileURLToPath(new URL('export/duckdb.ts', import.meta.url));
   const shell = `curl -s '${String(url)}/csv/${megabytes}' | '${process.execPath}' '${duckdb}' '${out}'`;
@@ -212,15 +214,7 @@ async function benchCommand(): Promise<void> {
     });
     const theirs = await timed(['sh', '-c', shell]);
     const ours = await timed(
-      [
-        process.execPath,
-        program,
-        'export',
-        '--party',
-        PARTY,
-        '--no-load',
-        '--quiet',
-      ],
+      [program, 'export', '--party', PARTY, '--no-load', '--quiet'],
       env,
     );
     rounds.push({ ours, theirs });

@@ -132,8 +132,8 @@ export class AnswerRows implements AsyncDisposable {
   }
 
   /**
-   * Writes a block's rows to the spool files of their ranges. Resolves when there is
-   * room for more.
+   * Writes a block's rows to the spool files of their ranges. Resolves when the block can
+   * be reused.
    */
   write(
     header: Buffer,
@@ -142,10 +142,13 @@ export class AnswerRows implements AsyncDisposable {
   ): Promise<unknown> {
     const parts = spans.map((span) => this.#partOf(span));
     for (let at = 0; at < runs.length; at += 3) {
-      const [index = 0, start, end] = runs.subarray(at, at + 3);
+      const index = runs[at] ?? 0;
       const span = spans[index];
       if (span !== undefined)
-        parts[index]?.spool.add(block.subarray(start, end), span);
+        parts[index]?.spool.add(
+          block.subarray(runs[at + 1], runs[at + 2]),
+          span,
+        );
     }
     return Promise.all(this.#parts.map(({ spool }) => spool.flush(header)));
   }
@@ -175,10 +178,11 @@ export class AnswerRows implements AsyncDisposable {
     totals.newestSecond = Math.max(latest, totals.newestSecond ?? latest);
     totals.oldestSecond = Math.min(earliest, totals.oldestSecond ?? earliest);
     if (part.range.open) return;
-    for (let at = 0; at < bytesBySecond.length; at += 2) {
-      const [second = from, bytes = 0] = bytesBySecond.subarray(at, at + 2);
-      this.#histogram.add(second, bytes);
-    }
+    for (let at = 0; at < bytesBySecond.length; at += 2)
+      this.#histogram.add(
+        bytesBySecond[at] ?? from,
+        bytesBySecond[at + 1] ?? 0,
+      );
   }
 
   /** Counts rows that belong to no part and are therefore not written. */

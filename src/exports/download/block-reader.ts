@@ -79,11 +79,7 @@ function newSpan(
     latest: Number.NEGATIVE_INFINITY,
     /** The number of rows that leave one of the party's accounts. */
     fromRows: 0,
-    /**
-     * Flat list of `second, bytes` pairs in row order, with one pair for consecutive
-     * rows of the same second.
-     */
-    bytesBySecond: [] as number[],
+    bytesBySecond: new BytesBySecond(),
   };
 }
 type Span = ReturnType<typeof newSpan>;
@@ -172,7 +168,7 @@ class BlockReader {
           earliest,
           latest,
           fromRows,
-          bytesBySecond: new Float64Array(bytesBySecond),
+          bytesBySecond: bytesBySecond.pairs(),
         }),
       ),
       runs: new Float64Array(this.#runs),
@@ -206,7 +202,7 @@ class BlockReader {
     if (second < span.earliest) span.earliest = second;
     if (second > span.latest) span.latest = second;
     if (this.#filter.isFrom) span.fromRows += 1;
-    addBytes(span.bytesBySecond, second, next - start);
+    span.bytesBySecond.add(second, next - start);
     const runs = this.#runs;
     if (runs.at(-1) === start && runs.at(-3) === span.index)
       runs[runs.length - 1] = next;
@@ -237,9 +233,38 @@ class BlockReader {
   }
 }
 
-/** Adds the bytes of a row. @param pairs flat list of `second, bytes` pairs */
-function addBytes(pairs: number[], second: number, bytes: number): void {
-  const last = pairs.length - 1;
-  if (pairs[last - 1] === second) pairs[last] = (pairs[last] ?? 0) + bytes;
-  else pairs.push(second, bytes);
+/** Adds up the bytes of rows by their second. */
+class BytesBySecond {
+  readonly #sums = new Map<number, number>();
+  /** The sum of the last second, which is not in the map yet: rows often share it. */
+  #second = Number.NaN;
+  #bytes = 0;
+
+  add(second: number, bytes: number): void {
+    if (second !== this.#second) {
+      this.#close();
+      this.#second = second;
+    }
+    this.#bytes += bytes;
+  }
+
+  /** Returns a flat list of `second, bytes` pairs, one pair for each second. */
+  pairs(): Float64Array<ArrayBuffer> {
+    this.#close();
+    const pairs = new Float64Array(2 * this.#sums.size);
+    let at = 0;
+    for (const [second, bytes] of this.#sums) {
+      pairs[at] = second;
+      pairs[at + 1] = bytes;
+      at += 2;
+    }
+    return pairs;
+  }
+
+  #close(): void {
+    if (this.#bytes === 0) return;
+    const sum = this.#sums.get(this.#second) ?? 0;
+    this.#sums.set(this.#second, sum + this.#bytes);
+    this.#bytes = 0;
+  }
 }

@@ -3,9 +3,8 @@
  * can be decompressed without the ones before it, so that a reader of an hour need not
  * read a month. All frames together are one zstd or gzip file.
  */
-import { once } from 'node:events';
 import { type FileHandle, open } from 'node:fs/promises';
-import { PassThrough, type Transform } from 'node:stream';
+import { Transform } from 'node:stream';
 import { constants, createGzip, createZstdCompress } from 'node:zlib';
 import { errorCode, RetryableError } from '../../errors/errors.ts';
 import { ByteCounter, type FileFacts } from '../../files/byte-counter.ts';
@@ -101,8 +100,8 @@ export class ObjectFile implements AsyncDisposable {
   }
 
   /**
-   * Writes whole rows. Resolves when there is room for more; it may be called again
-   * before that.
+   * Writes whole rows. Resolves when they are compressed, so that their buffer can be
+   * reused; it may be called again before that.
    * @throws RetryableError `SPOOL_…`
    */
   write(rows: Buffer, seconds: SecondsHeld): Promise<void> {
@@ -142,10 +141,14 @@ export class ObjectFile implements AsyncDisposable {
     this.#frame.seconds = unionOf(this.#frame.seconds, seconds);
     this.#frame.plainBytes += rows.length;
     this.#plain.add(rows);
-    if (input.write(rows)) return;
-    // If the write failed, throw its error and not the one it caused in the input.
-    const drained = once(input, 'drain').catch(() => written);
-    await Promise.race([drained, written]);
+    const compressed = new Promise<void>((resolve, reject) => {
+      input.write(rows, (error) => {
+        if (error) reject(error);
+        else resolve();
+      });
+    });
+    // If the file failed, throw its error and not the one it caused in the input.
+    await Promise.race([compressed.catch(() => written), written]);
   }
 
   #openFrame(seconds: SecondsHeld): OpenFrame {
@@ -209,7 +212,7 @@ export function unionOf(one: SecondsHeld, other: SecondsHeld): SecondsHeld {
 }
 
 function openCompressor(compression: Compression): Transform {
-  if (compression === 'none') return new PassThrough();
+  if (compression === 'none') return copying();
   if (compression === 'gzip')
     return createGzip({ level: GZIP_LEVEL, chunkSize: PIECE_BYTES });
   const { ZSTD_c_compressionLevel: level, ZSTD_c_checksumFlag: checksum } =
@@ -217,5 +220,12 @@ function openCompressor(compression: Compression): Transform {
   return createZstdCompress({
     params: { [level]: ZSTD_LEVEL, [checksum]: 1 },
     chunkSize: PIECE_BYTES,
+  });
+}
+
+/** Returns a stream that copies its input, whose buffers are reused. */
+function copying(): Transform {
+  return new Transform({
+    transform: (rows: Buffer, _encoding, done) => done(null, Buffer.from(rows)),
   });
 }

@@ -59,7 +59,8 @@ export class RangeSpool implements AsyncDisposable {
   }
 
   /**
-   * Adds rows for the next `flush`. The caller must not modify the buffer afterwards.
+   * Adds rows for the next `flush`. The caller must not modify the buffer before that has
+   * resolved.
    * @param seconds none of the rows is earlier or later than these
    */
   add(rows: Buffer, seconds: SecondsHeld): void {
@@ -68,14 +69,19 @@ export class RangeSpool implements AsyncDisposable {
   }
 
   /**
-   * Writes the rows that were added. Resolves when there is room for more.
+   * Writes the rows that were added. Resolves when they are compressed, so that their
+   * buffers can be reused.
    * @param header the header line as it was sent, with its line break; only the first
    *   call writes it
    * @throws RetryableError `SPOOL_…`
    */
   async flush(header: Buffer): Promise<void> {
     if (this.#added.length === 0) return;
-    const rows = Buffer.concat(this.#added);
+    const [first] = this.#added;
+    const rows =
+      first !== undefined && this.#added.length === 1
+        ? first
+        : Buffer.concat(this.#added);
     const seconds = this.#seconds;
     this.#added = [];
     this.#seconds = NO_SECONDS;

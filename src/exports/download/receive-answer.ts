@@ -194,10 +194,7 @@ class Receiver implements AsyncDisposable {
       this.#splitter.push(chunk.subarray(from, from + blockBytes));
       if (this.#flight === undefined || this.bytes <= beginningBytes)
         await this.#readHere();
-      else if (this.#heldBytes >= blockBytes)
-        await this.#read((question, rows) =>
-          this.#flight?.send(question, rows),
-        );
+      else if (this.#heldBytes >= blockBytes) await this.#sendBlock();
     }
   }
 
@@ -263,23 +260,33 @@ class Receiver implements AsyncDisposable {
     return hash('sha256', rest, 'hex');
   }
 
-  #readHere(): Promise<void> {
-    return this.#read((question, rows) =>
-      this.#take(rows, readBlock(question, rows)),
-    );
+  /** Reads the whole rows received so far on the calling thread. */
+  async #readHere(): Promise<void> {
+    if (this.#question === undefined || this.#held.length === 0) return;
+    const rows = this.#takeHeld(Buffer.allocUnsafe(this.#heldBytes));
+    await this.#take(rows, readBlock(this.#question, rows));
   }
 
-  /** Copies the whole rows received so far to a new block, and passes it to `read`. */
-  async #read(
-    read: (question: RowQuestion, rows: Buffer) => Promise<unknown> | undefined,
-  ): Promise<void> {
-    if (this.#question === undefined || this.#held.length === 0) return;
-    const rows = Buffer.concat(
-      this.#held.map(({ buffer, start, end }) => buffer.subarray(start, end)),
-    );
+  /** Sends the whole rows received so far to a thread. */
+  async #sendBlock(): Promise<void> {
+    const { rowPool } = this.#options;
+    if (this.#question === undefined || rowPool === undefined) return;
+    const rows = this.#takeHeld(rowPool.memory.take(this.#heldBytes));
+    await this.#flight?.send(this.#question, rows);
+  }
+
+  /**
+   * Copies the whole rows received so far.
+   * @param block memory with room for them
+   * @returns the part of the block that they fill
+   */
+  #takeHeld(block: Buffer): Buffer {
+    let bytes = 0;
+    for (const { buffer, start, end } of this.#held)
+      bytes += buffer.copy(block, bytes, start, end);
     this.#held = [];
     this.#heldBytes = 0;
-    await read(this.#question, rows);
+    return block.subarray(0, bytes);
   }
 
   #readHeader(line: Buffer, sent: Buffer): void {

@@ -13,6 +13,7 @@ import {
   readBlock,
   type RowQuestion,
 } from './block-reader.ts';
+import { BlockMemory } from './block-memory.ts';
 import type { BlockTask } from './row-worker.ts';
 
 /**
@@ -29,10 +30,15 @@ export const BLOCK_SIZES = {
   beginningBytes: 2 ** 20,
   /**
    * How much a thread reads at once. A block of this size fits in the processor's
-   * cache; each block costs two messages and a copy.
+   * cache; each block costs two messages.
    */
   blockBytes: 512 * 2 ** 10,
 };
+/**
+ * How many blocks may be in flight beyond those that threads are reading: blocks that
+ * are being filled, waiting, or being written.
+ */
+const SPARE_BLOCKS = 4;
 /**
  * How long a thread may take for a block before it is considered lost. Normally that is
  * a few milliseconds.
@@ -53,6 +59,7 @@ const ENVIRONMENT =
 
 export class RowPool implements AsyncDisposable {
   readonly sizes: typeof BLOCK_SIZES;
+  readonly memory: BlockMemory;
   /** The threads; each is started when it is first needed. */
   readonly #threads: (RowThread | undefined)[];
   readonly #taskMsMax: number;
@@ -64,6 +71,8 @@ export class RowPool implements AsyncDisposable {
     sizes = BLOCK_SIZES,
   ) {
     this.sizes = sizes;
+    // A block is sent when it is full, so its last rows may make it twice as long.
+    this.memory = new BlockMemory(2 * sizes.blockBytes, threads + SPARE_BLOCKS);
     this.#threads = Array.from({ length: threads });
     this.#taskMsMax = taskMsMax;
   }
@@ -88,7 +97,7 @@ export class RowPool implements AsyncDisposable {
 
   /**
    * Reads a block on the thread with the least work.
-   * @param rows whole rows
+   * @param rows whole rows, in memory that can be shared with the thread
    * @throws RetryableError `ROW_THREAD_LOST` if the thread crashed or takes too long;
    *   the next call gets a new thread
    */
@@ -172,16 +181,11 @@ function lost(state: string, cause?: unknown): RetryableError {
   );
 }
 
-/**
- * How many blocks may be in flight beyond those that threads are reading: blocks that
- * are being filled, waiting, or being written.
- */
-const SPARE_BLOCKS = 4;
-
 /** The blocks of one response that are in flight. */
 interface BlockFlight {
   /**
-   * Sends a block. Resolves when there is room for the next one.
+   * Sends a block from the pool's memory, which gets it back when its rows are stored.
+   * Resolves when there is room for the next one.
    * @throws the error of an earlier block
    */
   send(question: RowQuestion, rows: Buffer): Promise<void>;
@@ -230,6 +234,8 @@ export function openFlight(
     lastTaken = taken;
     const { stored } = await taken;
     await stored;
+    // After a failure, something may still read the block, so it is not used again.
+    pool.memory.giveBack(rows);
   }
 
   return {

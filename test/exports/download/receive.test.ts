@@ -2,6 +2,7 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gunzipSync, zstdDecompressSync } from 'node:zlib';
 import { fc } from '../../support/properties.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { RowQuestion } from '../../../src/exports/download/block-reader.ts';
@@ -216,6 +217,49 @@ describe('an answer that row threads read', () => {
     }
     expect(segments.length).toBe(3);
   });
+});
+
+describe('an object that row threads read', () => {
+  test.each([
+    { compression: 'none', plain: (bytes: Buffer) => bytes },
+    { compression: 'gzip', plain: (bytes: Buffer) => gunzipSync(bytes) },
+    {
+      compression: 'zstd',
+      plain: (bytes: Buffer) => zstdDecompressSync(bytes),
+    },
+  ] as const)(
+    'has the rows as they were sent, stored as $compression, though blocks are reused',
+    async ({ compression, plain }) => {
+      const lines = csvOf({
+        columns: 13,
+        rows: 6000,
+        stepSeconds: 2,
+        seed: 1,
+        lineEnd: '\n',
+        quirks: false,
+      });
+      const bytes = Buffer.from(lines.join(''));
+      expect(bytes.length).toBeGreaterThan(50 * SMALL.blockBytes);
+      const whole = { from: at('2023-05-01T00:00:00Z') };
+      const plan: RequestPlan = {
+        ...PLAN,
+        closed: [],
+        open: whole,
+        question: whole,
+      };
+      const result = await receive(
+        answer(pieces(bytes, 5_000)),
+        { ...QUESTION, plan, request: plan.question },
+        options({ rowPool: small, compression }),
+      );
+      if (result.state !== 'complete') throw new Error('not whole');
+      const path = result.segments[0]?.spooled?.path ?? '';
+      const kept = lines.filter((line) => line.includes(PARTY));
+      expect(plain(await readFile(path)).toString()).toBe(
+        [lines[0], ...kept].join(''),
+      );
+    },
+  );
 });
 
 describe('a late error with and without row threads', () => {
