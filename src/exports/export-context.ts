@@ -22,8 +22,8 @@ export interface ExportRequest extends LedgerRange {
   /** The share of the closed segments to request again and compare, from 0 to 1. */
   readonly auditShare?: number | undefined;
   /**
-   * Closed segments that were last compared longer ago than this are requested whatever
-   * the share.
+   * Closed segments that were last compared longer ago than this are requested regardless
+   * of the share.
    */
   readonly auditWithinMicros?: Micros | undefined;
 }

@@ -142,7 +142,10 @@ export type RequestWay = 'primary' | 'fallback' | 'startless fallback';
 
 /** A finding about the source's release from a response. It applies to all exports. */
 export type Lesson =
-  /** Known rows were not returned, so how the source filters must be proven again. */
+  /**
+   * Known rows were not returned, so the way that the source filters must be proven
+   * again.
+   */
   | 'distrust bounds'
   /**
    * A request with only a start returned outgoing entries of a party, but one with a
@@ -169,7 +172,7 @@ export type Decision =
       readonly way: RequestWay;
       /**
        * How many consecutive requests have published nothing. The pause before this
-       * request grows with it.
+       * request grows with that number.
        */
       readonly fruitless: number;
     }

@@ -233,7 +233,7 @@ class ExportRun {
     const { shownTo = BEGINNING } = profile;
     const from = floorSecond(request.from ?? BEGINNING);
     const to = request.to && ceilSecond(request.to);
-    // A source that shows no time certainly has all blocks before its newest entry.
+    // A source that reports no time certainly has all blocks before its newest entry.
     const closedTo =
       clock.from === 'guessed'
         ? earlier(shownTo, clock.closedTo)

@@ -86,7 +86,9 @@ function readEntry(entry: unknown): Asset | string {
   return { id: canonical, symbol, decimals };
 }
 
-/** Returns the units by asset id, as the views of amounts look them up. */
+/**
+ * Returns the units by asset id, in the form in which the views of amounts look them up.
+ */
 export function unitsById(
   assets: readonly Asset[],
 ): ReadonlyMap<string, Asset> {

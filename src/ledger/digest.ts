@@ -1,9 +1,9 @@
 /**
  * The order-independent sum of rows: the SHA-256 of each row's bytes, added modulo
- * 2^256. Equal sums mean that the same rows occur equally often, whatever their order
- * and however they are sliced; the sums of slices add up to the sum of the whole. The
- * sum protects against accidents but not against forgery, which is left to the SHA-256
- * of the object's bytes.
+ * 2^256. Equal sums mean that the same rows occur the same number of times, in any
+ * order. The sums of slices add up to the sum of the whole, however it is sliced. The
+ * sum protects only against accidents; the SHA-256 of the object's bytes protects
+ * against forgery.
  */
 import { hash } from 'node:crypto';
 import { formatZone } from './vega-time.ts';

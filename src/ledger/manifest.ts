@@ -114,8 +114,8 @@ export const manifestSchema = z.object({
   /** SHA-256 of the stored object. */
   objectSha256: hex64,
   /**
-   * The object's frames in their order, for readers of a part of its range. Absent if
-   * the object has only one, and in manifests of earlier versions.
+   * The object's frames in order, for readers that need only part of its range. Absent
+   * if the object has only one, and in manifests of earlier versions.
    */
   frames: z.array(frame).readonly().optional(),
   /** The additive digest of all rows (docs/export.md). */

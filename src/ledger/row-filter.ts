@@ -201,7 +201,7 @@ interface Column {
   /** The kind of the column's values; undefined if the column is unknown. */
   readonly kind: ColumnKind | undefined;
   readonly isRequired: boolean;
-  /** A pattern of strings, all of which `decode` accepts. */
+  /** A pattern; `decode` accepts every string that matches it. */
   readonly plain: string;
   readonly decode: (text: string) => string | undefined;
 }

@@ -249,7 +249,10 @@ export function countRemoved(
   return list === 'parties' ? gone + pruned : gone;
 }
 
-/** Maximum number of rows that may disappear from even a short list without a doubt. */
+/**
+ * Maximum number of rows that may disappear, even from a short list, before a doubt is
+ * opened.
+ */
 const SHRUNK_ROWS_MAX = 2n;
 const SHRUNK_SHARE = 10n;
 
@@ -268,7 +271,9 @@ export interface AuditContext {
    * caught up.
    */
   readonly isMissingConfirmed: boolean;
-  /** The block that the source had reached at the time of the audit, if it shows one. */
+  /**
+   * The block that the source had reached at the time of the audit, if it reported one.
+   */
   readonly height: string | null;
 }
 

@@ -151,9 +151,9 @@ function dropReached(
 }
 
 /**
- * Whether the page shows the last row. Even if all of its rows are stored, a page
- * proves no end unless it is the last page, because the source may ignore the requested
- * order.
+ * Whether the page shows the last row. Even if all of its rows are stored, a page does
+ * not prove the end unless it is the last page, because the source may ignore the
+ * requested order.
  */
 async function showsLastRow(
   reader: ListReader,

@@ -86,7 +86,7 @@ export class Tally {
   /** How many times this sync has read the list, including the current reading. */
   readings = 1;
   head: SourceHead = { blockHeight: undefined, blockTime: undefined };
-  /** The highest block as of which either list of this network was claimed complete. */
+  /** The highest block for which either list of this network was claimed complete. */
   claimedHeight: bigint | undefined;
   /** The highest block that any response in this sync has reported. */
   seenHeight: bigint | undefined;
@@ -184,7 +184,7 @@ const BEHIND_PAUSE_MS = 500;
  * Finds the block that a response should have reached. Several nodes may share one
  * address. A response from below the highest claim would lack rows that are stored. The
  * newest page must also not be older than the pages before it.
- * @returns undefined if the response has reached that block, or if the source shows no
+ * @returns undefined if the response has reached that block, or if the source reports no
  *   blocks
  */
 function heightAhead(

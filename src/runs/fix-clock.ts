@@ -1,6 +1,6 @@
 /**
- * Fixes the source's clock for a run. A run's exports close their ledgers at one instant,
- * however often its jobs are delivered.
+ * Fixes the source's clock for a run. All exports of a run close their ledgers at the
+ * same instant, however often its jobs are delivered.
  */
 import { z } from 'zod';
 import type { SourceClock } from '../exports/planning/source-clock.ts';

@@ -80,7 +80,7 @@ export interface RunMeter {
   take(): readonly (readonly [runId: string, cost: SourceCost])[];
 }
 
-/** A monotonic clock with a sleep. Tests replace it to avoid waiting. */
+/** A monotonic clock that can also sleep. Tests replace it to avoid waiting. */
 export interface Clock {
   nowMs(): number;
   /** Rejects with the signal's reason if it is aborted. */

@@ -40,8 +40,8 @@ export class AnswerRows implements AsyncDisposable {
     /** The number of rows between the parts. They are already known. */
     known: 0,
     /**
-     * The sum of the rows before the first part. `beforeFrom` counts those that leave
-     * one of the party's accounts.
+     * The sum of the rows before the first part. `beforeFrom` counts the movements out
+     * of one of the party's accounts among them.
      */
     before: new RowSum(),
     beforeFrom: 0,

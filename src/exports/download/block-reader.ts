@@ -24,8 +24,8 @@ export interface RowQuestion {
   readonly scope: ExportScope;
   readonly layout: Layout;
   /**
-   * The requested range. If the source sends rows of the party outside it, it does not
-   * apply the bounds.
+   * The requested range. If the source sends rows of the party from outside it, the
+   * source does not apply the bounds.
    */
   readonly asked: Seconds;
   /** The range of the rows to keep. Rows outside it are only counted. */
@@ -77,7 +77,7 @@ function newSpan(
     /** The seconds of the earliest and of the latest row. */
     earliest: Number.POSITIVE_INFINITY,
     latest: Number.NEGATIVE_INFINITY,
-    /** The number of rows that leave one of the party's accounts. */
+    /** The number of rows that are movements out of one of the party's accounts. */
     fromRows: 0,
     bytesBySecond: new BytesBySecond(),
   };
@@ -102,8 +102,8 @@ class BlockReader {
     leftOut: { party: 0, asset: 0, range: 0 },
     farOutside: 0,
     /**
-     * The number of kept rows that left one of the party's accounts, and the second of
-     * the newest of them.
+     * The number of kept rows that are movements from one of the party's accounts to
+     * another party's account, and the second of the newest of them.
      */
     leaving: 0,
     leavingSecond: Number.NEGATIVE_INFINITY,

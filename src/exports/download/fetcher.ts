@@ -98,7 +98,7 @@ export class Fetcher {
   /**
    * Sends a request and receives the response.
    * @param fruitless number of consecutive requests that have published nothing. From
-   *   the second on, the pause before a request grows with it
+   *   the second on, the pause before a request grows with this number
    * @returns the received response. If it breaks off, the window plan records the part
    *   that was received, and the error is thrown
    */
@@ -154,8 +154,8 @@ export class Fetcher {
   }
 
   /**
-   * Repeats a request until a node responds that has reached the time of the run's
-   * clock. Each attempt may reach a different node.
+   * Repeats a request until the responding node has reached the time of the run's clock.
+   * Each attempt may reach a different node.
    * @throws RetryableError `SOURCE_BEHIND` if no responding node has reached that time
    */
   async #askCurrentNode({

@@ -1,7 +1,7 @@
 /**
  * Writes the file of an object: a header line and rows, compressed in frames. A frame
- * can be decompressed without the ones before it, so that a reader of an hour need not
- * read a month. All frames together are one zstd or gzip file.
+ * can be decompressed without the ones before it, so that reading an hour does not mean
+ * reading a month. All frames together are one zstd or gzip file.
  */
 import { type FileHandle, open } from 'node:fs/promises';
 import { Transform } from 'node:stream';
@@ -32,7 +32,7 @@ const PIECE_BYTES = 256 * 2 ** 10;
 const ZSTD_LEVEL = 3;
 const GZIP_LEVEL = 6;
 
-/** The seconds of the earliest and of the latest of some rows. */
+/** The seconds of the earliest and the latest row in a set of rows. */
 export interface SecondsHeld {
   readonly earliest: number;
   readonly latest: number;

@@ -15,12 +15,13 @@ interface AuditChoice extends Pick<
   'epoch' | 'now' | 'retentionMicros'
 > {
   /**
-   * How large a share to choose of the closed segments that the source should still
-   * have; from 0 to 1.
+   * The share to choose of the closed segments that the source should still have, from 0
+   * to 1.
    */
   readonly share: number;
   /**
-   * Ranges that were last checked longer ago than this are chosen whatever the share.
+   * Ranges that were last checked longer ago than this are chosen regardless of the
+   * share.
    */
   readonly withinMicros?: Micros | undefined;
   readonly scope: ExportScope;

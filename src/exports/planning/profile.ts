@@ -14,7 +14,7 @@ import { instantOf } from '../../ledger/ranges.ts';
 import { instant } from '../../ledger/json-fields.ts';
 
 /**
- * How long a finding is believed. An upgrade of the source is noticed within this time.
+ * How long a finding is trusted. An upgrade of the source is noticed within this time.
  */
 const BELIEVED_MICROS = DAY_MICROS;
 /** Maximum age of a known entry. The source must still have it when it is requested. */
@@ -54,7 +54,7 @@ const schema = z.object({
   /** Whether the source refuses a request without a start and an end. */
   boundsDemanded: z.boolean().optional(),
   /**
-   * The time of the newest entry of any ledger, if the source shows no time of its own.
+   * The time of the newest entry of any ledger, if the source reports no time of its own.
    * The source had all blocks before that entry.
    */
   shownTo: instant.optional(),
@@ -91,8 +91,8 @@ export interface ReleaseTraits {
    */
   readonly farOutside: number;
   /**
-   * The second of the newest row that left one of the party's accounts; undefined if
-   * there is none.
+   * The second of the newest row that is a movement from one of the party's accounts to
+   * another party's account; undefined if there is none.
    */
   readonly leavingSecond: number | undefined;
 }
@@ -175,8 +175,8 @@ export const BOUNDS_ARE_BROKEN = {
 } as const;
 
 /**
- * Returns the profile after known rows were not returned unchanged. How the source
- * filters must then be proven again.
+ * Returns the profile after a response in which known rows were missing or changed. It
+ * must then be proven again how the source filters.
  */
 export function distrustBounds(
   profile: SourceProfile,
@@ -188,7 +188,7 @@ export function distrustBounds(
 }
 
 /**
- * Whether the source is still believed to require an asset. A request without one tests
+ * Whether the source is still assumed to require an asset. A request without one tests
  * this once a day, because a refusal costs the source nothing.
  */
 export function demandsAsset(profile: SourceProfile, now: Micros): boolean {

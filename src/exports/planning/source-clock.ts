@@ -1,8 +1,8 @@
 /**
- * Decides up to which instant a ledger can be closed, by the source's clock and never
- * by ours alone, and whether the node that sent a response has reached that instant. One
- * address may lead to several nodes, with caches in front of them. A response from a
- * lagging node closes no range.
+ * Decides up to which instant a ledger can be closed, using the source's clock and never
+ * ours alone. Also decides whether the node that sent a response has reached that
+ * instant. One address may lead to several nodes, with caches in front of them. A
+ * response from a lagging node closes no range.
  */
 import {
   DAY_MICROS,
@@ -46,7 +46,7 @@ export interface SourceClock {
   readonly from: 'source' | 'guessed';
   /**
    * The highest block of this response or of any claim about the network; undefined if
-   * the source shows none.
+   * the source reports none.
    */
   readonly height?: bigint | undefined;
   /** When the response was sent, by the server's clock. */
@@ -56,7 +56,7 @@ export interface SourceClock {
 /** The time and the highest known block, as shown by a response to a list request. */
 export interface ClockAnswer {
   /**
-   * The time of the node's last block; undefined or 0 if the source does not show it.
+   * The time of the node's last block; undefined or 0 if the source does not report it.
    */
   readonly blockTime: Micros | undefined;
   /** The time in the response's Date header. */

@@ -39,8 +39,8 @@ export interface GarbageCollectionDeps {
   readonly isListed?: boolean;
   /**
    * Maximum number of objects that may turn out to belong to a different database
-   * before the search ends. Without it, a prefix full of another mirror's objects would
-   * cost one read per object every night.
+   * before the search ends. Without this limit, a prefix full of another mirror's
+   * objects would cost one read per object every night.
    */
   readonly foreignReadMax?: number;
 }

@@ -104,7 +104,10 @@ export interface AnswerFacts {
   readonly shrunk: readonly Coverage[];
   /** Open segments that the response would replace with fewer rows. */
   readonly openShrunk: readonly Coverage[];
-  /** Whether any row left one of the party's accounts. */
+  /**
+   * Whether any row is a movement from one of the party's accounts to another party's
+   * account.
+   */
   readonly hasLeaving: boolean;
   /** Whether there are rows in a closed range. */
   readonly hasClosedRows: boolean;

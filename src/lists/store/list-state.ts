@@ -1,4 +1,4 @@
-/** Reads the state of a list, and looks up parties that were ever listed. */
+/** Reads the state of a list, and looks up parties that have ever been listed. */
 import { sql } from 'kysely';
 import { listedAs } from '../../catalog/listed-id.ts';
 import {
@@ -38,7 +38,7 @@ export interface ListSituation extends Readonly<
   Record<Generation['kind'], Generation | undefined>
 > {
   readonly epoch: number;
-  /** The highest block as of which either list of this network was claimed complete. */
+  /** The highest block for which either list of this network was claimed complete. */
   readonly claimedHeight: string | null;
   /** Whether either list was found to belong to a different network. */
   readonly isOtherNetwork: boolean;
@@ -114,8 +114,8 @@ export async function readSituation(
 }
 
 /**
- * Maximum number of witnesses. One party may have been removed since; all three is
- * unlikely.
+ * Maximum number of witnesses. One party may have been removed since then; that all three
+ * were is unlikely.
  */
 const WITNESSES_MAX = 3;
 
@@ -148,7 +148,7 @@ export async function findWitnesses(
 }
 
 /**
- * Reads the highest block as of which either list of the current network was claimed
+ * Reads the highest block for which either list of the current network was claimed
  * complete.
  * @returns undefined if no claim has a block
  */

@@ -24,7 +24,7 @@ const storedEnd = z.iso.datetime().transform((text) => Date.parse(text));
  * Returns the window in which a nightly run makes requests. Unless configured, the window
  * ends early enough for the run to finish before the next scheduled time. Its end is read
  * from the schedule once and stored with the run, so that the night's many jobs need not
- * read the schedule, and changing it during the night does not move the window.
+ * read the schedule, and changing the schedule during the night does not move the window.
  */
 export async function fixNightWindow(
   run: Pick<Run, 'runId' | 'params' | 'startedAt' | 'queuedAt'>,

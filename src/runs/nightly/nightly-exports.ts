@@ -39,7 +39,10 @@ const POLL_MAX_MS = 2_000;
  * jobs.
  */
 const STALLED_MS = 60_000;
-/** If no ledger was settled or being exported for this long, no worker is taking part. */
+/**
+ * If no ledger was settled or being exported for this long, no worker is processing the
+ * run's jobs.
+ */
 const NO_PROGRESS_MS = 600_000;
 /**
  * How long to wait for jobs that have no ledger left to request: several times as long as
@@ -316,7 +319,7 @@ export function inBackground<Answer>(
 
 /**
  * Watches the progress of a run. Requeues jobs that were lost with their queue, and
- * returns the reason to stop if no worker takes part.
+ * returns the reason to stop if no worker is processing them.
  */
 function watchProgress(
   runId: string,

@@ -167,8 +167,8 @@ export function listReplaced(
 
 /**
  * Whether a time of the schedule lies before that schedule came into force. A worker
- * whose clock is behind may queue such a time; no run must start for it. A time of the
- * previous schedule may still be delivered, and counts.
+ * whose clock is behind may queue such a time, but no run may start for it. A time of the
+ * previous schedule may still be delivered, and does count.
  */
 export function isBeforeSchedule(
   schedule: Schedule & { readonly sinceMs: number },

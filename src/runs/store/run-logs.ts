@@ -108,8 +108,8 @@ export class RunLogs implements AsyncDisposable {
   }
 
   /**
-   * Returns a log that also stores its lines of level `info` and above, whatever its own
-   * level.
+   * Returns a log that also stores its lines of level `info` and above, regardless of its
+   * own level.
    */
   tee(log: Log): Log {
     return teeLog(

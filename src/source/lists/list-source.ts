@@ -198,7 +198,7 @@ function asSilence(error: unknown): unknown {
 /**
  * Finds out why the source refused a page. The source uses the same codes for a bad
  * cursor, a bad size and a broken table. Further requests, each of which changes only
- * one thing, show which it was.
+ * one thing, show which of them is the cause.
  * @returns the error to report
  */
 async function diagnose(
