@@ -128,7 +128,7 @@ export async function differingRecords(
 
 /** The entries on one level of pages, keyed by the first ledger that each entry covers. */
 interface Level {
-  /** The number of levels below this one. At 0, the entries are of records. */
+  /** The number of levels below this one. At 0, the entries refer to records. */
   readonly height: number;
   readonly entries: Map<string, PageEntry>;
 }
@@ -151,7 +151,7 @@ async function levelBelow(
   isWanted: WantedLedgers = () => true,
 ): Promise<Level> {
   const entries = [...level.entries.values()];
-  // The ledgers of a page end, at the latest, where the next remaining page begins.
+  // The ledgers of a page end no later than where the next remaining page begins.
   const wanted = entries.filter(([party], index) =>
     isWanted(party, entries[index + 1]?.[0]),
   );

@@ -10,10 +10,10 @@ import type { LedgerRecord, MonthSum } from './ledger-record.ts';
 
 const LINE_FEED = 0x0a;
 
-/** The rows that are newer than what they are compared with. */
+/** The rows at or after the `end` given to `CsvSums`. */
 export interface NewerRows {
   readonly rows: number;
-  /** The instant that they are not before. */
+  /** The instant from which rows count as newer. */
   readonly from: string;
 }
 
@@ -24,8 +24,8 @@ export class CsvSums {
   readonly #end: string | undefined;
 
   /**
-   * @param end rows from this instant on, in the form of `formatInstant`, are also
-   *   summed apart
+   * @param end an instant in the format of `formatInstant`; rows at or after it are
+   *   summed separately
    */
   constructor(end?: string) {
     this.#end = end;
@@ -78,7 +78,7 @@ export class CsvSums {
     return sumsOf(this.#months);
   }
 
-  /** Returns how many rows are not before the end; undefined if there are none. */
+  /** Returns the number of rows at or after the end; undefined if there are none. */
   newer(): NewerRows | undefined {
     const rows = [...this.#newerMonths.values()].reduce(
       (sum, month) => sum + month.rows,

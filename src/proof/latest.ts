@@ -43,10 +43,7 @@ const extraSchema = z.looseObject({
   key: z.string().nullable(),
   /** The bytes of the statement. */
   statement: z.string(),
-  /**
-   * The consistency proof from the log that the reader has to the log of the
-   * checkpoint.
-   */
+  /** The proof that the log of the checkpoint continues the log that the reader has. */
   consistency: z.array(hash).max(64),
 });
 

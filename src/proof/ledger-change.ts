@@ -11,7 +11,10 @@ import type { LedgerName } from './store/proof-store.ts';
 export interface ChangedLedger {
   /** The statement's record. */
   readonly stated: LedgerRecord;
-  /** The record of the tables now; undefined if they have nothing of the ledger. */
+  /**
+   * The record that the tables yield now; undefined if they contain nothing of the
+   * ledger.
+   */
   readonly now: LedgerRecord | undefined;
   /** The statement's `coveredTo`. */
   readonly coveredTo: string | null;
@@ -33,13 +36,13 @@ export interface ChangeDeps {
 export type LedgerChange =
   /** The entries of the statement are still there, and new ones may follow them. */
   | { readonly kind: 'grown' }
-  /** Entries are published but not loaded, so the tables do not show them. */
+  /** Entries are published but not loaded, so the tables do not contain them. */
   | { readonly kind: 'not compared' }
   | { readonly kind: 'changed'; readonly reason: string };
 
 /**
- * Compares a ledger with its record in the statement. A month that the statement does not
- * prove from its first instant on is skipped: earlier entries may have been added since.
+ * Compares a ledger with its record in the statement. A month whose beginning the
+ * statement does not prove is skipped, because entries may have been added there since.
  */
 export async function findChange(
   { stated, now, coveredTo }: ChangedLedger,
@@ -81,8 +84,9 @@ function noRows(month: string): MonthSum {
 }
 
 /**
- * Returns the instant up to which the statement proves a whole month from its first
- * instant on; undefined if it does not, so that entries may have come in between since.
+ * Returns the instant up to which the statement proves a month without a gap, starting at
+ * the month's first instant. Undefined if it does not prove the beginning of the month,
+ * because entries may then have been added there since.
  */
 function provenEnd(
   month: string,
@@ -98,8 +102,8 @@ function provenEnd(
 }
 
 /**
- * Whether the first entries of a month are those of the statement, and all others are
- * not older than the end of what the statement proves.
+ * Whether a month begins with exactly the entries of the statement, and every other entry
+ * is at or after the end of what the statement proves.
  */
 async function hasOnlyGrown(
   rows: AsyncIterable<readonly HashedRow[]>,

@@ -25,8 +25,8 @@ export interface LedgerChanges {
 
 export interface ChangeScope {
   /**
-   * The instant since which records may have changed; null if the stored records are to
-   * be replaced, because any of them may differ.
+   * The instant since which records may have changed; null if any of the stored records
+   * may differ, in which case all of them are replaced.
    */
   readonly since: string | null;
   /** The statement's `coveredTo`. */

@@ -22,8 +22,8 @@ export function nightFileName(night: number): string {
 }
 
 /**
- * A file that is being written to the spool, where it is created with its first bytes:
- * most nights of an idle mirror add none.
+ * A file that is being written to the spool. It is created only with its first bytes,
+ * because most nights of an idle mirror add none.
  */
 export class NightFile implements AsyncDisposable {
   readonly #name: string;

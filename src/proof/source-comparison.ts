@@ -18,7 +18,7 @@ import type { Statement } from './statement.ts';
 /** Maximum number of differing parties to examine; further ones are only counted. */
 const EXAMINED_MAX = 200;
 
-/** One side of the comparison: this mirror's draft, or the statement of its source. */
+/** One side of the comparison: this mirror's draft or its source's statement. */
 export interface JudgedSide {
   readonly ledgers: RecordsSide['ledgers'] &
     Pick<Statement['ledgers'], 'root' | 'coveredTo'>;

@@ -42,7 +42,7 @@ const schema = z.object({
   verdict: z.enum(['complete', 'incomplete', 'suspicious', 'failed']),
   /** The data that was wanted, and how much of it was covered. */
   covers: z.record(z.string(), z.json()),
-  /** Every open reason not to believe the source's lists. */
+  /** Every unresolved reason to doubt the source's lists. */
   doubts: z.array(z.record(z.string(), z.json())),
   /** Every known gap of the lists. */
   gaps: z.array(z.record(z.string(), z.json())),

@@ -1,7 +1,7 @@
 /**
  * Checks that the proof log is the one that this mirror wrote, and that the last
- * statement agrees with the database. Any later change, deliberate or not, differs from
- * a hash that the key has signed.
+ * statement agrees with the database. Any later change, deliberate or not, contradicts a
+ * hash that the key has signed.
  */
 import { createHash } from 'node:crypto';
 import { errorLine, PermanentError } from '../errors/errors.ts';
@@ -74,8 +74,9 @@ export async function verifyLog(checks: LogChecks): Promise<LogFindings> {
   const { store, objects, key, signal, isDeep, kept } = checks;
   const problems = new Problems();
   const files = storedFiles(objects, signal);
-  // Read once, and before the log: a night that is written meanwhile makes it older than
-  // the log's last statement, and more ledgers are then expected to differ.
+  // Read this once, and before the log. If a night is written in the meantime, what the
+  // database remembers is older than the log's last statement, and more ledgers are then
+  // expected to differ.
   const remembered = await store.readLog();
   const log = await problems.of('proof/checkpoint', () =>
     openLog(files, key, remembered),
@@ -113,7 +114,7 @@ export async function verifyLog(checks: LogChecks): Promise<LogFindings> {
   return problems.findings({ nights, statements: nights - first, ledgers });
 }
 
-/** Collects the problems. Errors that may pass are rethrown. */
+/** Collects the problems. Transient errors are rethrown. */
 class Problems {
   readonly #found: LogProblem[] = [];
   #count = 0;
@@ -189,9 +190,10 @@ async function checkNight(
 
 /**
  * Compares every ledger of the last statement with the tables. If nothing has changed a
- * ledger since, its record must be the same. Otherwise its entries must be those of the
- * record, and new entries may only follow them: after a rebuild, every ledger counts as
- * changed, and its objects may have been forged before.
+ * ledger since, its record must be the same. Otherwise the ledger must begin with the
+ * entries of the record, and new entries may only follow them. This matters because after
+ * a rebuild every ledger counts as changed, and its objects may have been forged before
+ * the rebuild.
  * @returns how many ledgers were compared
  */
 async function checkLedgers(
@@ -249,7 +251,7 @@ async function compareBatch(
   let compared = 0;
   for (const entry of entries) {
     const subject = nameOf(entry);
-    // One ledger that cannot be read keeps none of the others from being compared.
+    // A ledger that cannot be read must not keep the others from being compared.
     const change = await problems.of(subject, () =>
       compareLedger(entry, held.get(ledgerKey(entry)), comparison, deps),
     );

@@ -71,7 +71,9 @@ export interface WrittenStatement {
 export interface NightLog extends ProofLog {
   /** What the database remembers about the log; undefined before its first night. */
   readonly remembered: LogRow | undefined;
-  /** The changes of all transactions that began before it belong to this night. */
+  /**
+   * This night includes the changes of all transactions that began before this instant.
+   */
   readonly settledAt: string;
 }
 
@@ -227,8 +229,8 @@ interface WrittenTree {
 }
 
 /**
- * Publishes the pages that are new. A night in which no ledger changed has the tree of
- * the night before, and reads nothing.
+ * Publishes the pages that are new. If no ledger changed, the tree is that of the night
+ * before, and nothing is read.
  */
 async function writeTree(
   name: string,

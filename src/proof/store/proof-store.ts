@@ -60,10 +60,10 @@ export interface RecordRow extends LedgerName {
   readonly place: Place;
 }
 
-/** A ledger's record as its tables yield it now. */
+/** A ledger's record as the tables yield it now. */
 export interface CurrentRecord {
   readonly record: LedgerRecord;
-  /** What is stored of the ledger's last record; undefined if it has none. */
+  /** What is stored about the ledger's last record; undefined if it has none. */
   readonly stored: Pick<RecordRow, 'leaf' | 'place'> | undefined;
 }
 
@@ -218,8 +218,8 @@ export class ProofStore {
   }
 
   /**
-   * Reads the current records of ledgers, in batches, and what is stored of each. Ledgers
-   * about which the mirror no longer has any data are left out.
+   * Reads the current records of ledgers, in batches, with what is stored about each.
+   * Ledgers about which the mirror no longer has any data are left out.
    */
   async *readRecords(
     ledgers: readonly LedgerName[],

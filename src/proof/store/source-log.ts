@@ -70,7 +70,7 @@ export class SourceLogStore {
     await execute(this.#db, ACTION, statement()`delete from mirror.source_log`);
   }
 
-  /** Replaces the comparison's open doubts with these; all others are closed. */
+  /** Replaces the comparison's open doubts with the given ones, and closes all others. */
   async replaceDoubts(
     doubts: readonly SourceDoubt[],
     runId: string,
