@@ -27,7 +27,7 @@ const LISTED_MAX = 100;
 const PLANS_MAX = 20;
 /**
  * How many reads must find an object damaged before it is considered damaged. A single
- * bad read may be a bit flipped in transit.
+ * bad read may be due to a bit that flipped in transit.
  */
 const READINGS_MAX = 2;
 

@@ -1,6 +1,6 @@
 /**
- * Decides which of several overlapping ranges of a ledger count when a database takes over
- * published objects: the newest.
+ * Decides which of several overlapping ranges of a ledger counts when a database takes
+ * over published objects: always the newest.
  */
 
 /** A range of time of a ledger, in one asset or in all of them. */
@@ -19,7 +19,7 @@ export interface RangeClaim extends AssetRange<bigint> {
 }
 
 /**
- * If ranges overlap, keeps all of the newest one and drops the older ones entirely. Any
+ * If ranges overlap, keeps the newest one whole and drops the older ones entirely. Any
  * part of a dropped range that no kept range covers is requested from the source again.
  */
 export function chooseNewest<Claim extends RangeClaim>(

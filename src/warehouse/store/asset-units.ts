@@ -11,9 +11,9 @@ import { inTransaction } from '../../postgres/transaction.ts';
 const KEEP = 'keep the assets of ASSETS_FILE';
 
 /**
- * Replaces the assets of the last file by these, in one transaction. An asset that an owner
- * has inserted into `mirror.assets` stays, unless the file has it too. Nothing is written
- * if nothing changed, which is so at almost every start.
+ * Replaces the assets of the last file with these, in one transaction. An asset that an
+ * owner has inserted into `mirror.assets` stays, unless the file has it too. If nothing
+ * has changed, as at almost every start, nothing is written.
  */
 export async function keepAssets(
   db: Database,
@@ -36,7 +36,7 @@ export async function keepAssets(
   });
 }
 
-/** In the order of JavaScript's comparison, not of a locale. */
+/** Sorted as JavaScript compares strings, and not by a locale. */
 const FROM_FILE = statement({ id: 'text', symbol: 'text', decimals: 'int' })`
   select asset_id as id, symbol, decimals from mirror.configured_assets
    where from_file order by asset_id collate "C"`;
@@ -47,7 +47,7 @@ function dropOthers(assets: readonly Asset[]) {
      where from_file and asset_id <> all(${assets.map(({ id }) => id)}::text[])`;
 }
 
-/** Written in one order, so that two processes that start together do not deadlock. */
+/** Writes in a fixed order, so that two processes that start together do not deadlock. */
 function writeAll(assets: readonly Asset[]) {
   return statement()`
     insert into mirror.configured_assets (asset_id, symbol, decimals, from_file)

@@ -104,7 +104,7 @@ export class LoadStore {
   ): Promise<bigint | undefined> {
     const { pool } = this.#warehouse;
     const session = await openSession(pool, ACTION);
-    // If the transaction fails, a COPY may still be running; closing the connection rolls
+    // If the transaction fails, a COPY may still be running. Closing the connection rolls
     // it back.
     let isBroken = true;
     try {

@@ -92,9 +92,9 @@ async function* rangeLines(
 }
 
 /**
- * Completes one line of the record. COPY doubles the backslashes in JSON, which this
- * undoes. The asset has its own column because its null means every asset, so it must not
- * be dropped.
+ * Completes one line of the record. COPY doubles the backslashes in JSON, and this
+ * function undoes that. The asset has a column of its own, because a null asset means
+ * every asset and must not be dropped.
  */
 function rangeLine(line: string): string {
   const [json = '', asset = ''] = line.replaceAll('\\\\', '\\').split('\t');

@@ -18,7 +18,7 @@ import type { Problem, Reason } from '../ports.ts';
 import { checkStore, type StoreFindings } from './check-store.ts';
 
 const ACTION = 'verify the warehouse';
-/** An invariant of the tables. It is broken if its query counts any row. */
+/** An invariant of the tables. It is violated if its query counts any rows. */
 interface Invariant {
   readonly code: string;
   /** Whether the query reads every row of the ledger entries. */
@@ -90,7 +90,7 @@ const INVARIANTS: readonly Invariant[] = [
 
 /** Data that was never fetched. `verify` lists it, but does not fail because of it. */
 export interface NeverFetched {
-  /** Number of listed parties of which no range is known. */
+  /** Number of listed parties for which no range is known. */
   readonly parties: number;
   readonly listsWithGaps: readonly string[];
   readonly openSegments: bigint;
