@@ -68,7 +68,7 @@ const NO_FOLDER_SYNC = new Set([
   'EISDIR',
   'EBADF',
 ]);
-/** Transient errors, which end for example when space is freed or a mount comes back. */
+/** Transient errors, which stop for example once space is freed or a mount comes back. */
 const RETRYABLE = new Set([
   'ENOSPC',
   'EDQUOT',

@@ -33,7 +33,10 @@ export interface StoreKind extends StoreProbe, AsyncDisposable {
    * readers.
    */
   readonly spoolDir: string;
-  /** The result of the last probe; with it, the store may skip a check after a write. */
+  /**
+   * The result of the last probe, which may allow the store to skip a check after a
+   * write.
+   */
   capabilities?: StoreCapabilities;
   putFile(
     key: string,

@@ -41,7 +41,7 @@ export interface Target {
 }
 
 /**
- * How the store saves new objects: encryption and storage class. If an option is absent,
+ * How the store keeps new objects: encryption and storage class. If an option is absent,
  * the store's default applies.
  */
 export interface Keeping {
