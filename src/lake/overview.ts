@@ -1,6 +1,6 @@
 /**
- * The lake as an operator sees it: its tables, damage to their logs, and restoring an
- * earlier snapshot.
+ * The lake as an operator sees it: its tables, damage to their logs, and the restore of
+ * an earlier snapshot.
  */
 import { PermanentError, UsageError } from '../errors/errors.ts';
 import { openTable, statesOf, type TableWriter } from './build/table-writer.ts';

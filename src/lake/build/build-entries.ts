@@ -17,8 +17,8 @@ import type { Build } from './table-writer.ts';
 import { fetchCsv, LINE_BYTES, selectCsv } from './build-session.ts';
 
 /**
- * Maximum length of a CSV line in bytes. Every byte of a row may be escaped, and its ids
- * are added.
+ * Maximum length of a CSV line in bytes. Escaping may double a row, and its ids are added
+ * to it.
  */
 const LINE_BYTES_MAX = 2 * ROW_BYTES_MAX + LINE_BYTES;
 /** A closed file with fewer rows than this is treated as small. */

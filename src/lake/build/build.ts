@@ -207,9 +207,8 @@ async function writeSummary(
 }
 
 /**
- * Finds the files with rows that may count now but did not before, or the reverse. Such a
- * row was received from another party, at an instant for which that party's coverage has
- * changed.
+ * Finds the files with rows that may have started or stopped counting. Such a row was
+ * received from another party, at an instant for which that party's coverage has changed.
  * @param coverage today's coverage, as SQL
  * @returns paths as in the log; every older file if the former coverage is unknown
  */

@@ -107,7 +107,7 @@ export async function writeCheckpoint(
       sizeInBytes: Number(facts.bytes),
       numOfAddFiles: state.live.size,
     };
-    // Readers list the log if there is no hint, so it may briefly be absent.
+    // Readers list the log if there is no hint, so the hint may briefly be absent.
     const hint = Buffer.from(JSON.stringify({ version, ...counts }));
     await objects.remove(hintKey(root), signal);
     await objects.publishBytes(

@@ -25,8 +25,8 @@ const SPILL_LIMIT = '20GB';
 const THREADS = 2;
 
 /**
- * An amount up to this limit can be added 10^10 times before it overflows the 38 digits
- * of a DECIMAL.
+ * Amounts up to this limit can be added 10^10 times before the sum overflows the 38
+ * digits of a DECIMAL.
  */
 const SAFE_AMOUNT = '9999999999999999999999999999';
 

@@ -8,9 +8,10 @@ import type { Asset } from '../../ledger/assets.ts';
 import { literal } from '../local/duckdb.ts';
 
 /**
- * SQL macro `in_units(amount, asset_id)`: the amount in whole units as text, which is exact
- * at any size; NULL if the asset is not known. Sums are made first: `in_units(sum(quantity),
- * asset_id)`. The warehouse has a function of the same name and the same figures.
+ * SQL macro `in_units(amount, asset_id)`: the amount in whole units as text, which is
+ * exact at any size; NULL if the asset is not known. Amounts are summed before they are
+ * converted: `in_units(sum(quantity), asset_id)`. The warehouse has a function of the
+ * same name that returns the same figures.
  */
 const IN_UNITS = `create macro in_units(amount, asset) as (
   select first(case
@@ -23,7 +24,7 @@ const IN_UNITS = `create macro in_units(amount, asset) as (
     end)
     from mirror.assets units where units.asset_id = asset)`;
 
-/** The digits of an amount, with zeros in front if it has no more than its decimals. */
+/** An amount's digits, padded with zeros so that there are more digits than decimals. */
 const PADDED = `create macro padded(digits, decimals) as
   lpad(ltrim(digits, '-'), cast(greatest(length(ltrim(digits, '-')), decimals + 1) as integer), '0')`;
 

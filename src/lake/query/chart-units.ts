@@ -1,14 +1,15 @@
 /**
- * Decides which figures of a result may share a chart. Amounts are in the smallest unit of
- * their asset, so amounts of two assets can be neither added nor compared. The chart of
- * the console and that of `query --chart` both follow this.
+ * Decides which figures of a result may share a chart. Amounts are in the smallest unit
+ * of their asset, so amounts of two assets can be neither added nor compared. Both the
+ * console and `query --chart` follow this.
  */
 
-/** Columns that name an asset, and so the unit of the amounts in their row. */
+/** Columns that name an asset, and thereby the unit of the amounts in their row. */
 const UNIT = /(?:^|_)(?:asset|symbol)(?:_id)?$/i;
 /**
- * Counts of rows, which have no unit. Any other figure counts as an amount: a count of
- * parties cannot be added over assets either, because one party holds several.
+ * Counts of rows, which have no unit. Any other figure is treated as an amount. That
+ * includes a count of parties: it cannot be added up across assets either, because one
+ * party may hold several.
  */
 const COUNT_OF_ROWS =
   /^(?:entries|payments|rows|count|count_star\(\)|count\((?!distinct\b).*\))$/i;

@@ -1,6 +1,6 @@
 /**
  * Draws a result in the terminal: one bar for each time or name, stacked if a second
- * column of few values splits it. Figures of several units become a chart for each unit.
+ * column with few values splits it. Figures in several units get one chart per unit.
  */
 import type { DuckDBValue } from '@duckdb/node-api';
 import { didYouMean, findNear } from '../../errors/did-you-mean.ts';
@@ -17,11 +17,16 @@ import {
   type TextForm,
 } from './query-output.ts';
 
-/** The parts of a stack, sorted by name; more parts cannot be told apart. */
+/**
+ * Characters for the parts of a stack, which are sorted by name. More than these could
+ * not be told apart.
+ */
 const BLOCKS = ['█', '▓', '▒', '░'];
 const BARS_MAX = 60;
 const CHARTS_MAX = 8;
-/** The most rows that are kept to draw them; SQL sums up more of them better. */
+/**
+ * Maximum number of rows kept for drawing; larger results are better aggregated in SQL.
+ */
 const ROWS_MAX = 100_000;
 const BAR_CHARACTERS_MIN = 10;
 const BAR_CHARACTERS_MAX = 60;
@@ -29,13 +34,13 @@ const LABEL_CHARACTERS_MAX = 24;
 const WIDTH_DEFAULT = 100;
 
 const TIME_TYPE = /^(?:DATE|TIMESTAMP)/;
-/** Columns of numbers that are parts of a time. */
+/** Numeric columns that are parts of a time. */
 const TIME_PART = /(?:^|_)(?:year|quarter|month|week|day|hour)$/i;
-/** Columns of numbers that are names or positions. */
+/** Numeric columns that are names or positions, not figures. */
 const NAME_OR_PLACE = /(?:^|_)(?:id|epoch|block|height|version)$/i;
 
 type Row = readonly DuckDBValue[];
-/** The figure of each part of a bar; a bar that is not split has one part, ''. */
+/** The figure of each part of a bar. A bar that is not split has a single part, ''. */
 type Bar = ReadonlyMap<string, string>;
 
 interface ChartedResult {
@@ -53,8 +58,8 @@ interface Places {
 
 /**
  * @param units how the amounts of each asset are written
- * @param figure the name of the column to draw; undefined for the one that the console
- *   would draw: an amount, otherwise the first column of numbers
+ * @param figure the name of the column to draw; if undefined, the column that the console
+ *   would draw: an amount if there is one, otherwise the first numeric column
  */
 export function chartForm(
   columns: readonly ResultColumn[],
@@ -87,7 +92,7 @@ export function chartForm(
 
 /**
  * Returns the columns to draw, or why nothing can be drawn.
- * @throws UsageError if the result has amounts, but none of the wanted name
+ * @throws UsageError if the result has amounts, but none with the requested name
  */
 function findPlaces(
   columns: readonly ResultColumn[],
@@ -152,7 +157,7 @@ function drawEach(
   width: number,
 ): string {
   const { columns } = result;
-  // Two ids may be cut to the same text, so rows are told apart by the whole values.
+  // Two ids may be shortened to the same text, so rows are grouped by their full values.
   const groups = Map.groupBy(rows, (row) =>
     JSON.stringify(places.units.map((index) => row[index])),
   );
@@ -206,7 +211,7 @@ function draw(
     BAR_CHARACTERS_MIN,
     Math.min(BAR_CHARACTERS_MAX, width - labelWidth - figureWidth - 4),
   );
-  // The parts of a bar are drawn behind each other, whatever their signs.
+  // The parts of a bar are drawn end to end, whatever their signs.
   const most = Math.max(0, ...shown.map(([, bar]) => lengthOf(bar)));
   const lines = shown.map(([, bar], index) => {
     const drawn = drawBar(bar, parts, barWidth / (most || 1));
@@ -236,8 +241,8 @@ function lengthOf(bar: Bar): number {
 }
 
 /**
- * Draws the parts of a bar behind each other. Their ends are rounded, not their lengths,
- * so that the bar is as long as all of them.
+ * Draws the parts of a bar end to end. It rounds where each part ends rather than how
+ * long it is, so that rounding errors do not add up along the bar.
  */
 function drawBar(
   bar: Bar,
@@ -255,8 +260,8 @@ function drawBar(
 }
 
 /**
- * Returns the column that splits each bar: the one with the fewest values, of which
- * there are more than one. Undefined if none is worth it.
+ * Returns the column that splits each bar: of those with at least two values, the one
+ * with the fewest. Undefined if no column is worth it.
  */
 function chooseSplit(
   texts: readonly number[],
@@ -265,14 +270,14 @@ function chooseSplit(
 ): number | undefined {
   const count = (index: number): number =>
     new Set(rows.map((row) => row[index])).size;
-  // Without several rows for one label there is nothing to split.
+  // If no label has more than one row, there is nothing to split.
   if (count(label) === rows.length) return undefined;
   return texts
     .filter((index) => count(index) > 1 && count(index) <= BLOCKS.length)
     .toSorted((a, b) => count(a) - count(b))[0];
 }
 
-/** Adds up the figures of each label, and of each part of it. */
+/** Adds up the figures for each label and each of its parts. */
 function sumUp(
   rows: readonly (readonly string[])[],
   {
@@ -298,14 +303,14 @@ function sumUp(
 
 const WHOLE = /^-?\d+$/;
 
-/** Adds exactly if both are whole numbers, as amounts are. */
+/** Adds two figures; exactly if both are whole numbers, as amounts are. */
 function add(one: string, other: string): string {
   return WHOLE.test(one) && WHOLE.test(other)
     ? String(BigInt(one) + BigInt(other))
     : String(Number(one) + Number(other));
 }
 
-/** Leaves out the time of day of a midnight, and cuts an id to its beginning. */
+/** Drops the time of day if it is midnight, and shortens an id to its beginning. */
 function shorten(text: string): string {
   const day = text.replace(/ 00:00:00(?:\+00)?$/, '');
   if (day.length <= LABEL_CHARACTERS_MAX) return day;

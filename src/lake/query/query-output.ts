@@ -103,8 +103,8 @@ export const NUMERIC =
   /^(?:U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|BIGNUM|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$/;
 
 /**
- * The types of amounts: whole numbers of any length, and text for those that are longer
- * than a DECIMAL. A quotient is none of them, so an amount that a query has already
+ * The types of amounts: whole numbers of any length, and text for those too long for a
+ * DECIMAL. A quotient has none of these types, so an amount that a query has already
  * divided is not divided again.
  */
 export const EXACT = /^(?:HUGEINT|BIGNUM|DECIMAL\(\d+,0\)|VARCHAR)$/;

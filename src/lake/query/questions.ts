@@ -360,8 +360,8 @@ function rangeOf(
 }
 
 /**
- * @throws UsageError if the string is not a time, or a longer one than an instant:
- *   answering `yesterday` with ten minutes around its midnight would mislead
+ * @throws UsageError if the string is not a time, or is a period and not an instant:
+ *   answering `yesterday` with ten minutes on either side of its midnight would mislead
  */
 function readAt(text: string): Micros {
   const time = readTypedTime(text, nowMicros());

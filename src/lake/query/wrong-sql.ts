@@ -88,7 +88,7 @@ function readMissing(message: string): Missing | undefined {
 }
 
 interface KnownNames {
-  /** For a column, those of the tables that the statement names. */
+  /** The likelier names. For a column, those in the tables that the statement names. */
   readonly own: readonly string[];
   /** Other columns, with one table that has them. */
   readonly others: ReadonlyMap<string, string>;
@@ -143,7 +143,7 @@ async function knownNames(
 }
 
 /**
- * Returns the names that stand where a table stands. DuckDB's parser would return the
+ * Returns the names in places where SQL expects a table. DuckDB's parser would return the
  * tables behind a view, and nothing for a name with a schema.
  */
 function namedTables(sql: string): ReadonlySet<string> {

@@ -67,8 +67,8 @@ export class LakeStore {
       await execute(session, ACTION, statement()`commit`);
       return result;
     } finally {
-      // The connection is closed, not reused: whatever happened, that ends its lock and
-      // its settings.
+      // The connection is closed and not reused. That releases the lock and drops the
+      // connection's settings, whatever has happened.
       session.release(true);
     }
   }
@@ -115,7 +115,7 @@ export class LakeStore {
 
   /**
    * Chooses the files that a nightly run reads: all that were never proven, and one in
-   * `parts` of the others, those proven longest ago first.
+   * `parts` of the others, choosing those proven longest ago.
    */
   async filesToProve(
     keys: readonly string[],
@@ -268,8 +268,8 @@ export interface ListState {
 }
 
 /**
- * How long the transaction may be idle, as it is while the lake's files are written and
- * sent. It holds nothing but its snapshot.
+ * How long the transaction may be idle, which it is while the lake's files are written
+ * and sent. Meanwhile it holds nothing but its snapshot.
  */
 const IDLE_BETWEEN_READS_MS = 3_600_000;
 
