@@ -26,6 +26,7 @@ export function listedAs(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
  * not show this party. Its id may be spelled differently by now, so a response without
  * entries proves nothing. The rows of a reading that opened a doubt are dropped, so such
  * a reading counts as if it had shown no party.
+ *
  * This is false while the list is being read, because the party may still appear. It is
  * also false if the reading failed, for example because the source does not serve the
  * list. The id that was shown last is then used as before. If a later reading shows a

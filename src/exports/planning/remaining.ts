@@ -269,15 +269,17 @@ interface Expanded {
 }
 
 /**
- * Expands the wanted ranges until they include every row of coverage that they touch and
- * that cannot be split: an object that is not trusted, a range that an operator requests
- * again, and the open segment, whose rows the response contains anyway. All other
- * coverage that they touch is trimmed.
+ * Expands the wanted ranges until they include every row of coverage that they touch
+ * and that cannot be split: an object that is not trusted, a range that an operator
+ * requests again, and the open segment, whose rows the response contains anyway. All
+ * other coverage that they touch is trimmed.
+ *
  *     coverage    ├── trusted ──┤├─ faulty ─┤       ├── open ──►
  *     wanted                 ├────────┤
  *     touched     ├─────────────┤├──────────┤
  *     closed                 ├──────────────┤
  *     keeps       ├──────────┤
+ *
  * Each expansion can touch further rows, so this repeats until no new row is touched.
  */
 function expandToUnsplittable(

@@ -2,14 +2,17 @@
  * Decides how much of a ledger to request at once. Normally that is all of it, because
  * every request is a full scan at the source. But if a stream outgrows a segment, it is
  * cancelled, and if it breaks twice, it is not requested whole again. From then on the
- * range is requested in windows, earliest first, each shorter than the range that it was
- * cut from.
- * Cancelled streams cost at most one extra download of the ledger: a stream is cancelled
- * only while the bytes cancelled so far do not exceed the known size of the ledger.
- * Streams that were in flight when a process was killed cost extra.
+ * range is requested in windows, earliest first, each shorter than the range that it
+ * was cut from.
+ *
+ * Cancelled streams cost at most one extra download of the ledger: a stream is
+ * cancelled only while the bytes cancelled so far do not exceed the known size of the
+ * ledger. Streams that were in flight when a process was killed cost extra.
+ *
  * For some ranges the source's query takes so long that it gives up before it sends
  * anything. Such a range is halved twice, which helps if the query time grows with the
  * range. If it does not, smaller ranges cannot help.
+ *
  * The plan only proposes where to cut. What is left to request is recomputed from the
  * warehouse every time, so a lost or outdated plan costs only bytes. Pure.
  */
