@@ -147,7 +147,7 @@ export async function commitPublication(
 
 /**
  * Whether a publication neither adds nor removes rows.
- * @param coverage the coverage that the publication was planned on
+ * @param coverage the coverage that the plan of the publication is based on
  */
 export function movesNoRows(
   planned: Publication,

@@ -44,7 +44,7 @@ const HOPELESS: ReadonlySet<string> = new Set([
  * Exports the part of the request that is not covered yet. Two workers never work on
  * the same export: the second waits, and then finds the range covered.
  * @throws PermanentError | RetryableError from the source, the checks of its response,
- *   the object store or the warehouse. Nothing of the failed response is then visible
+ *   the object store or the warehouse. No part of the failed response is then visible
  */
 export async function exportLedger(
   request: ExportRequest,

@@ -34,8 +34,8 @@ export const FRUITLESS_MAX = 8;
  */
 export const REQUESTS_MAX = 1_000;
 /**
- * Maximum number of requests for one plan. A doubt about the last response is not
- * checked by a further request.
+ * Maximum number of requests for one plan. If the last response raises a doubt, no
+ * further request checks it.
  */
 export const REQUESTS_PER_PLAN_MAX = 3;
 /**

@@ -200,8 +200,8 @@ class ExportRun {
     const { keeps, discards } = decision;
     if (keeps !== undefined) {
       this.#counter.recordKept(keeps.rows, keeps.reason);
-      // It is settled that the source serves fewer rows of closed coverage than are
-      // known.
+      // The source has been found to serve fewer rows of this closed coverage than are
+      // known, so the rows that it once showed no longer matter.
       if (keeps.rows.some(({ open }) => !open)) this.#windows.forgetShown();
     }
     if (discards) await clearSpool(this.#context);

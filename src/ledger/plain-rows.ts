@@ -223,7 +223,10 @@ class KnownCells {
   }
 }
 
-/** Whether a known cell is at a position in a block. The block must have room for it. */
+/**
+ * Whether a known cell is found at a position in a block. The block must be long enough
+ * to hold it there.
+ */
 function isAt(
   { words, rest }: KnownCell,
   block: DataView,

@@ -179,8 +179,8 @@ const TYPE = String.raw`\d{1,9}|[A-Z]{1,15}(?:_[A-Z]{1,15}){0,5}`;
 /** The repetition is written out, because a counted one takes three times as long. */
 const ID = String.raw`(?:\\x)?${'[0-9a-f]'.repeat(64)}|network|\\x03`;
 /**
- * Patterns of values as releases write them. The decoder of each kind accepts all of
- * them.
+ * Patterns of values as releases write them. The decoder of each kind accepts every
+ * match.
  */
 const PLAIN: Readonly<Record<ColumnKind, string>> = {
   time: '[^,"]+',

@@ -1,8 +1,8 @@
 /**
  * Reads the export's times (`2023-05-01 10:00:00.123456+00`, the text format of
  * Postgres's timestamptz) fast enough to keep up with the stream. Results are whole
- * seconds, because the bounds of ranges are, and a double represents whole seconds
- * exactly.
+ * seconds, because the bounds of ranges are whole seconds too, and a double represents
+ * them exactly.
  */
 const TIME =
   /^(?!00)\d{4}-\d\d-\d\d[ T](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:0\d|1[0-8])(?::?[0-5]\d){0,2})$/;

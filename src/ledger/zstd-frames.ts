@@ -10,7 +10,7 @@ const SKIPPABLE_MAGIC = 0x184d2a50;
 const MAGIC_BYTES = 4;
 const CHECKSUM_BYTES = 4;
 const BLOCK_HEADER_BYTES = 3;
-/** The sizes in bytes of two fields of a frame's header, by their flags. */
+/** The sizes in bytes of two fields of a frame's header, indexed by their flags. */
 const DICTIONARY_ID_BYTES = [0, 1, 2, 4] as const;
 const CONTENT_SIZE_BYTES = [0, 2, 4, 8] as const;
 const BLOCK_TYPE_RLE = 1;

@@ -12,7 +12,7 @@ export interface ListSize {
   readonly list: ListName;
   /** The number of rows if the two pages contain the whole list; otherwise undefined. */
   readonly exactRows: number | undefined;
-  /** Whether the party `network` was seen, which is a row and has no ledger. */
+  /** Whether the party `network` was seen, which is listed as a row but has no ledger. */
   readonly hasNetwork: boolean;
   /** The number of rows that were seen. The list has at least as many. */
   readonly rowsMin: number;

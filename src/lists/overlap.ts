@@ -6,7 +6,7 @@ import type { ListedRow } from './ports.ts';
 
 /**
  * Consecutive rows of one page that share a cursor. Most sources give each row its own
- * cursor, so that a group has one row.
+ * cursor; a group then has one row.
  */
 export interface Group {
   readonly cursor: string;
@@ -98,8 +98,8 @@ export function withoutKeys(
 }
 
 /**
- * Returns a predicate that consumes keys: it is true for a key as often as the key
- * occurs in `keys`.
+ * Returns a predicate that consumes keys: it returns true for a key as many times as the
+ * key occurs in `keys`.
  */
 function takerOf(keys: readonly string[]): (key: string) => boolean {
   const counts = new Map<string, number>();

@@ -21,7 +21,7 @@ export const STALE_MAX = 3;
  * whole list is read again.
  */
 export const NOT_SHOWN_MAX = 3;
-/** The most complete readings in one sync; two in a row must agree. */
+/** Maximum number of complete readings in one sync; two consecutive ones must agree. */
 export const READINGS_MAX = 4;
 
 /** The setbacks of a sync so far. */

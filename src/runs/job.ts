@@ -67,8 +67,8 @@ export interface ClockQuestion {
 export interface LeasedLedgers extends AsyncDisposable {
   export(request: ExportRequest, call: StageCall): Promise<VerdictWithEvidence>;
   /**
-   * Records the ledgers without rows. What `export` returned about them becomes true only
-   * with this call.
+   * Records the ledgers without rows. The results that `export` returned for them become
+   * true only with this call.
    * @returns the parties that could not be recorded, because another worker has taken
    *   them over
    */

@@ -81,7 +81,7 @@ const BY_STATUS: Readonly<Partial<Record<number, FailureCode>>> = {
 };
 
 /**
- * Failures by gRPC code. The code decides if the status is vague (200 or 500), because
+ * Failures by gRPC code. If the status is vague (200 or 500), the code decides, because
  * gateways map many codes to these statuses.
  */
 const BY_GRPC_CODE: Readonly<Partial<Record<number, FailureCode>>> = {

@@ -135,7 +135,7 @@ async function* untilDone(
 /**
  * Builds the URL of one export.
  * @throws PermanentError `EXPORT_QUESTION` if an id is invalid, a time has fractional
- *   seconds, or there is an end but no start (that has crashed nodes of the public
+ *   seconds, or there is an end but no start (which has crashed nodes of the public
  *   service)
  */
 export function exportUrl(

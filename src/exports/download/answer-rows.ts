@@ -37,7 +37,7 @@ export interface AnswerRowsOptions extends SpoolOptions {
 export class AnswerRows implements AsyncDisposable {
   readonly totals = {
     rows: 0,
-    /** The number of rows between the parts. They are already known. */
+    /** The number of rows between the parts, all of which are already known. */
     known: 0,
     /**
      * The sum of the rows before the first part. `beforeFrom` counts the movements out

@@ -74,7 +74,7 @@ function newSpan(
     index,
     sum: new RowSum(),
     bytes: 0,
-    /** The seconds of the earliest and of the latest row. */
+    /** The seconds of the earliest and the latest row. */
     earliest: Number.POSITIVE_INFINITY,
     latest: Number.NEGATIVE_INFINITY,
     /** The number of rows that are movements out of one of the party's accounts. */

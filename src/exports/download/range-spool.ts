@@ -1,7 +1,7 @@
 /**
  * Writes the rows of a range of seconds to a new spool file, created with the first
  * row. Header and rows are compressed but otherwise unchanged, and the content is
- * summed on the way.
+ * summed as it is written.
  */
 import { RowSum } from '../../ledger/digest.ts';
 import type { Compression } from '../../ledger/object-keys.ts';
@@ -59,9 +59,9 @@ export class RangeSpool implements AsyncDisposable {
   }
 
   /**
-   * Adds rows for the next `flush`. The caller must not modify the buffer before that has
-   * resolved.
-   * @param seconds none of the rows is earlier or later than these
+   * Adds rows for the next `flush`. The caller must not modify the buffer before `flush`
+   * has resolved.
+   * @param seconds a range of seconds that contains all of the rows
    */
   add(rows: Buffer, seconds: SecondsHeld): void {
     this.#added.push(rows);

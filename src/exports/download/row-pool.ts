@@ -125,7 +125,7 @@ class RowThread {
   });
   /**
    * Callers that are waiting for their block, in the order in which the thread will
-   * finish.
+   * finish the blocks.
    */
   #asked: PromiseWithResolvers<BlockFindings>[] = [];
   isAlive = true;

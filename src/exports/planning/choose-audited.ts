@@ -15,8 +15,8 @@ interface AuditChoice extends Pick<
   'epoch' | 'now' | 'retentionMicros'
 > {
   /**
-   * The share to choose of the closed segments that the source should still have, from 0
-   * to 1.
+   * The share to choose, from 0 to 1, of those closed segments that the source should
+   * still have.
    */
   readonly share: number;
   /**

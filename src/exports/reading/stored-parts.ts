@@ -81,7 +81,7 @@ async function readIfGood(
   }
 }
 
-/** Whether the frames of a manifest are all of its object, without a gap. */
+/** Whether the frames of a manifest cover its whole object, without a gap. */
 function isWhole({ frames = [], objectBytes }: Manifest): boolean {
   let end = 0n;
   for (const { offset, bytes } of frames) {

@@ -62,8 +62,8 @@ export type Doubt =
       readonly receivedRows: string;
     }
   /**
-   * A request with a start and an end returned no outgoing entry of the party, as it
-   * would from a release that applies the two bounds wrongly.
+   * A request with a start and an end returned no outgoing entry of the party, as would
+   * be expected of a release that applies the two bounds wrongly.
    */
   | { readonly state: 'nothing left' }
   /**

@@ -55,7 +55,7 @@ export interface Claim extends SourceHead {
 
 export type Claimed =
   | { readonly kind: 'complete'; readonly evidence: object }
-  /** The list was read to its end, but no second reading in a row has confirmed it. */
+  /** The list was read to its end, but no second consecutive reading has confirmed it. */
   | { readonly kind: 'unconfirmed'; readonly audit: AuditReport | undefined }
   /** The generation has advanced since: the resume point was outdated. */
   | { readonly kind: 'stale' }

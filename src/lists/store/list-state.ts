@@ -129,8 +129,8 @@ export async function isOtherNetwork(db: Database): Promise<boolean> {
 }
 
 /**
- * Returns the spellings of parties that identify the current network: the parties that
- * it has listed the longest.
+ * Returns the ids, as the source spells them, of parties that identify the current
+ * network: those that it has listed the longest.
  * @returns an empty array if the last claim was made from this source, or if nothing
  *   was ever claimed
  */

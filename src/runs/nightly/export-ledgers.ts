@@ -30,8 +30,8 @@ import type { SettledLedger } from '../store/nightly/nightly-store.ts';
  */
 const TRIES_MAX = 4;
 /**
- * How often a job checks whether its run has been told to stop, and writes the results so
- * far.
+ * How often a job writes its results so far, and checks whether its run has been told to
+ * stop.
  */
 const LOOK_EVERY_MS = 2_000;
 /**

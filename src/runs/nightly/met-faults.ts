@@ -1,5 +1,5 @@
 /**
- * Counts the faults that the exports of a nightly run meet in this process, to tell
+ * Counts the faults that the exports of a nightly run encounter in this process, to tell
  * whether a failure affects one ledger or all of them.
  */
 import { errorCode } from '../../errors/errors.ts';
@@ -14,8 +14,8 @@ const REFUSALS_MAX = 50;
 
 export class MetFaults {
   /**
-   * Consecutive failures of different ledgers, of a kind that every other ledger would
-   * meet as well.
+   * Consecutive failures of different ledgers, of a kind that would affect every other
+   * ledger as well.
    */
   #inARow = 0;
   /** Consecutive refusals. */
@@ -57,8 +57,8 @@ export class MetFaults {
 
   /**
    * Counts a failure. Three consecutive faults of the source or of the mirror are taken
-   * to affect all ledgers, so the rest is left to another night. Refusals are taken to do
-   * so only if the source has answered for no ledger.
+   * to affect all ledgers, so the rest is left to another night. Refusals are treated in
+   * the same way, but only if the source has answered for no ledger.
    * @returns the reason to request no more ledgers, if there is one
    */
   countFailure(error: unknown): string | undefined {

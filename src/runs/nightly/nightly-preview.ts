@@ -52,7 +52,8 @@ export interface NightlyPreview extends Readonly<
   readonly lists: {
     readonly requests: number;
     /**
-     * The number of requests that a separate sync makes, which reads only the new rows.
+     * The number of requests that a separate sync makes; such a sync reads only the new
+     * rows.
      */
     readonly requestsForNew: number;
     /** The lists that have been read before. */

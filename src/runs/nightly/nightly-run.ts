@@ -281,7 +281,7 @@ async function syncLists(
 
 /**
  * Starts the child run, or finds it, and waits until it has a verdict or it is clear that
- * no worker takes it.
+ * no worker will take it.
  */
 async function workPart(
   parent: Run,

@@ -112,7 +112,7 @@ function latest(...times: readonly (number | null)[]): number | null {
 const NAMED_MAX = 400;
 
 /**
- * Lists the scheduled times before the last one that had no run and will get none,
+ * Lists those scheduled times before the last one that had no run and will not get one,
  * because one run fetches everything they would have fetched.
  */
 export function listPassedOver(

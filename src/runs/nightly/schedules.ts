@@ -158,7 +158,7 @@ export async function claimScheduled(
 
 /**
  * Logs the times of a replaced schedule that had no run, for example because the schedule
- * was changed after days without a worker. These times are not made up.
+ * was changed after days without a worker. No run makes up for these times.
  */
 async function reportReplaced(
   replaced: ReplacedSchedule,

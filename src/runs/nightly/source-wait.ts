@@ -2,8 +2,8 @@
  * Makes a nightly run wait while the source is unavailable, so that an outage of minutes
  * costs only minutes. A job that notices the outage records it with the run and waits. A
  * single watch, in the process that is working on the run, probes the source with backoff
- * and ends the outage. Meanwhile no ledger or list counts as failed, and the work then
- * resumes where it stopped.
+ * and records the end of the outage. Meanwhile no ledger or list counts as failed, and
+ * the work then resumes where it stopped.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorCode, errorLine, UnreachableError } from '../../errors/errors.ts';
@@ -114,8 +114,9 @@ export interface WatchOptions {
 }
 
 /**
- * Watches a nightly run's source and ends its outages, until the watch itself is ended.
- * It also takes over an outage left by an earlier delivery of the run's job.
+ * Watches a nightly run's source and records the end of each outage, until the watch
+ * itself is ended. It also takes over an outage left by an earlier delivery of the run's
+ * job.
  */
 export class SourceWatch {
   readonly #run: Run;

@@ -351,7 +351,7 @@ export class RunStore {
   }
 
   /**
-   * Renews the run.
+   * Renews the run's heartbeat.
    * @returns whether the run has since been told to stop, or was ended by another process
    */
   async heartbeat(runId: string): Promise<{ cancelRequested: boolean }> {

@@ -100,9 +100,9 @@ export function decoded(
 }
 
 /**
- * Decompresses every gzip member to its end. Node's gunzip ignores everything from a
- * zero byte after a member on, so the number of bytes it has read is compared with the
- * number that arrived.
+ * Decompresses every gzip member to its end. If a zero byte follows a member, Node's
+ * gunzip ignores everything from there on, so the number of bytes that it has read is
+ * compared with the number that arrived.
  * @throws RetryableError `SOURCE_BROKE` if there are bytes after the last member
  */
 async function* gunzipped(

@@ -92,8 +92,8 @@ const IS_OF_EPOCH = sql`((select is_first from network)
 /**
  * A ledger is covered if its closed ranges are contiguous from the beginning of time, the
  * newest of them was checked in the current epoch, and none of their segments is
- * quarantined. Ranges never overlap (a constraint enforces this), so they are contiguous
- * if their lengths add up to their span. If the source sends no times, a ledger has only
+ * quarantined. Ranges never overlap (triggers enforce this), so they are contiguous if
+ * their lengths add up to their span. If the source sends no times, a ledger has only
  * open ranges, and these count. If the source requires an asset, each asset in
  * SOURCE_ASSETS, as recorded by the last nightly run, must be covered. An asset that was
  * only requested on demand, or that is no longer in SOURCE_ASSETS, need not be.
