@@ -41,7 +41,7 @@ export function isLoopback(host: string): boolean {
 
 /**
  * Whether a request was sent to a name of this machine; checked if no token is required.
- * A request without a Host header is accepted, because it cannot come from a browser.
+ * A request without a Host header is accepted, because a browser would send one.
  */
 export function isAskedLocally(hostHeader: string | undefined): boolean {
   if (hostHeader === undefined) return true;

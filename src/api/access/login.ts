@@ -50,7 +50,7 @@ export function addLogin(
     add('POST /login', { body: LOGIN }, async (request, reply) => {
       const { token, next } = request.body;
       if (locks !== undefined) {
-        // Tokens are often pasted with a blank or a line break.
+        // Tokens are often pasted with a space or a line break around them.
         const role = await locks.checkToken(request, token.trim());
         if (role === undefined) return refuseLogin(request, reply, next);
         const pair = await locks.sessions.open(role);

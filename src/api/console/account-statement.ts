@@ -1,6 +1,6 @@
 /**
- * Puts an account statement together: opening and closing balances, and a verdict that
- * says whether the month is known in full and whether the amounts agree.
+ * Builds an account statement: opening and closing balances, and a verdict on whether the
+ * month is known in full and whether the amounts agree.
  */
 import { formatPlural, formatTimeUtc } from '../../format/format.js';
 import type { Rows } from '../../postgres/api-rows.ts';
@@ -14,10 +14,13 @@ import {
   type MonthLine,
 } from './store/account-statements.ts';
 
-/** A statement with more lines is read with the ready question, or saved as a file. */
+/**
+ * Maximum number of lines shown. A longer statement can be read with the ready question,
+ * or saved as a file.
+ */
 export const LINES_MAX = 1_000;
 
-/** Candidates of a balance; one if it is certain, none if it is unknown. */
+/** The candidates for a balance: one if it is certain, none if it is unknown. */
 type Balance = readonly string[];
 
 export interface StatementAccount {
@@ -38,11 +41,11 @@ export interface StatementAccount {
 
 export interface StatementVerdict {
   readonly verdict: 'complete' | 'incomplete' | 'suspicious';
-  /** Why it is not complete, in sentences; empty if it is. */
+  /** Why the month is not complete, as sentences; empty if it is complete. */
   readonly reasons: readonly string[];
   /**
-   * The instant up to which a month that is not over is proven; null if the month is
-   * over, or if its verdict is not `complete`.
+   * The instant up to which an unfinished month is proven; null if the month is over, or
+   * if its verdict is not `complete`.
    */
   readonly provenTo: string | null;
 }
@@ -52,8 +55,8 @@ export interface AccountStatement extends StatementVerdict {
   readonly month: string;
   readonly accounts: readonly StatementAccount[];
   /**
-   * Each change of an account, in the order of time; within a block, so that the balances
-   * of each account follow each other.
+   * Every change of an account, sorted by time. Within a block, the changes are ordered
+   * so that each account's balances follow from one another.
    */
   readonly lines: readonly MonthLine[];
   /** Whether there are more lines than these. */
@@ -108,8 +111,8 @@ function describeAccount(
 }
 
 /**
- * The balance before the month counts. Where its last block leaves several, the month's
- * own first block may decide.
+ * Chooses the opening balance: the balance before the month. If the last block before the
+ * month leaves several candidates, the month's first block may decide.
  */
 function chooseOpening(before: Balance, first: Balance): Balance {
   const certain = [before, first].find((found) => found.length === 1);
@@ -119,8 +122,8 @@ function chooseOpening(before: Balance, first: Balance): Balance {
 }
 
 /**
- * Compares the sums with the balances. Of several candidates, only those remain that the
- * sums explain.
+ * Compares the sums with the balances. If there are several candidates, only those that
+ * the sums explain are kept.
  */
 function checkSums(
   { received, sent }: Pick<MonthAccount, 'received' | 'sent'>,
@@ -181,7 +184,7 @@ export function judgeMonth(
   if (gaps.length > 0)
     return {
       verdict: 'incomplete',
-      // The end of the known range is a part of the reasons, whatever the others are.
+      // The end of the known range is always among the reasons, whatever the others are.
       reasons: provenTo === null ? reasons : [...reasons, ...holes],
       provenTo: null,
     };
@@ -189,14 +192,14 @@ export function judgeMonth(
 }
 
 /**
- * Returns the instant up to which a month that is not over is proven from its beginning
- * without a hole; null if there is none.
+ * Returns the instant up to which an unfinished month is proven from its beginning
+ * without a gap; null if there is no such instant.
  */
 function lastProven({ missing, knownTo }: MonthKnowledge): string | null {
   if (missing.some(({ isNow, isFromStart }) => !isNow || isFromStart))
     return null;
   const ends = missing.map(({ from }) => new Date(from).toISOString());
-  // Instants of one form are ordered as their text is.
+  // Instants in the same format sort as strings.
   return ends.toSorted()[0] ?? knownTo;
 }
 
@@ -212,7 +215,7 @@ function describeHole({
   return `Nothing is known from ${shorten(from)} to ${shorten(to)}${asset}.`;
 }
 
-/** Formats an instant of the database's JSON, which has an offset. */
+/** Formats an instant from the database's JSON, which gives it with a UTC offset. */
 function shorten(instant: string): string {
   return formatTimeUtc(new Date(instant).toISOString());
 }

@@ -1,7 +1,7 @@
 /**
- * Puts the entries of each block in an order in which balances follow each other. The
- * source gives the entries of one block no order, so any such order is as true as another;
- * this one can be followed by a reader.
+ * Orders the entries of each block so that each balance follows from the one before it.
+ * The source gives the entries of a block no order, so none is truer than another; this
+ * is one that a reader can follow.
  */
 import type { MonthLine } from './store/account-statements.ts';
 
@@ -10,7 +10,8 @@ type AccountName = Pick<MonthLine, 'assetId' | 'accountType' | 'marketId'>;
 /**
  * Orders lines that are sorted by time and, within an instant, by account. An entry whose
  * balance is unknown comes last in its block.
- * @param openings the balances before the first line; several candidates decide nothing
+ * @param openings the balances before the first line; an account with several candidates
+ *   is treated as having none
  */
 export function chainLines(
   lines: readonly MonthLine[],
@@ -37,7 +38,7 @@ function accountKey({ assetId, accountType, marketId }: AccountName): string {
   return JSON.stringify([assetId, accountType, marketId]);
 }
 
-/** An entry leads from the balance before it to the balance after it. */
+/** An entry, as a step from the balance before it to the balance after it. */
 interface Step {
   readonly line: MonthLine;
   readonly from: string;
@@ -45,8 +46,9 @@ interface Step {
 }
 
 /**
- * Orders the entries of one account in one block: a walk that takes each entry once. If
- * no single walk takes them all, several walks follow each other.
+ * Orders the entries of one account in one block, as a walk from balance to balance that
+ * takes each entry once. If no single walk takes them all, several walks follow one
+ * another.
  */
 function chainBlock(
   block: readonly MonthLine[],
@@ -70,8 +72,8 @@ function chainBlock(
     surplus.set(from, (surplus.get(from) ?? 0) + 1);
     surplus.set(to, (surplus.get(to) ?? 0) - 1);
   }
-  // A walk has to begin where more entries leave than arrive. Where all are balanced, it
-  // begins with the balance before the block.
+  // A walk must begin at a balance that more entries lead from than to. If there is no
+  // such balance, it begins at the balance before the block.
   const starts = [
     ...[...surplus].flatMap(([balance, count]) =>
       Array.from({ length: Math.max(count, 0) }, () => balance),
@@ -87,8 +89,8 @@ function chainBlock(
 
 /**
  * Takes all steps that can be walked from a balance, and removes them from `left`. A walk
- * that ends too early goes back to the last balance from which another step leads, and
- * puts the round trip from there into the middle.
+ * that gets stuck too early backs up to the last balance that another step leads from,
+ * and inserts the round trip from there at that point (Hierholzer's algorithm).
  */
 function walk(left: Map<string, Step[]>, start: string): readonly MonthLine[] {
   const open: Step[] = [];

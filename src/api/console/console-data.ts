@@ -66,7 +66,8 @@ export function addConsoleData(
     hasLogin,
   }));
   add('GET /console/preview', {}, () => parts.preview());
-  // This is a POST because it sends requests to the source, which a reader may not cause.
+  // This is a POST because it makes the mirror send requests to the source, which the
+  // read token does not permit.
   add('POST /console/look', { body: NOTHING }, () =>
     lookAtSource(parts, jobs.source !== undefined),
   );

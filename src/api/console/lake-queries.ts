@@ -77,11 +77,15 @@ export interface LakeQueries {
 }
 
 const AT_ONCE_MAX = 2;
-/** How many files may be read by clients, most of which their statements have finished. */
+/**
+ * Maximum number of files that clients may be reading. The statements of most of them
+ * have already finished.
+ */
 const FILES_MAX = 16;
 /**
- * How much of a file is kept on the disk for a client that reads slowly or pauses. The
- * statement of a longer one has to wait for the client, within its own timeout.
+ * How much of a file is kept on the disk for a client that reads slowly or pauses. If a
+ * file is longer, its statement has to wait for the client, within the statement's own
+ * timeout.
  */
 const AHEAD_BYTES_MAX = 64 * 2 ** 20;
 const TIMEOUT_SECONDS = 60;
@@ -187,7 +191,8 @@ export function openQueryRunner(
         const { child, stdout, ended } = query(question, format, signal);
         // Until the first bytes are sent, the HTTP status can still report a failure.
         await Promise.race([once(stdout, 'readable'), ended]);
-        // Without a byte, the output has ended, and the process is about to.
+        // If there is no byte to read, the output has ended and the process is about to
+        // exit.
         if (stdout.readableLength === 0) await ended;
         const limits = { dir: scratchDir, bytesMax: AHEAD_BYTES_MAX };
         const output = wholeOutput(stdout, ended);
@@ -207,8 +212,8 @@ export function openQueryRunner(
 }
 
 /**
- * Yields the output of a process. It fails if the process does, even if the output ended
- * before the process: a part of a file must not look like the whole.
+ * Yields the output of a process. It fails if the process fails, even if that happens
+ * after the end of the output, because part of a file must not look like the whole.
  */
 async function* wholeOutput(
   stdout: Readable,

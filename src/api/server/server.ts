@@ -302,7 +302,9 @@ function answerError(
 /** Paths below these are for programs, which get JSON. */
 const PROGRAM_PATHS = /^\/(?:api|mirror|console|assets)\//;
 
-/** Whether a person with a browser asked for an address that does not exist. */
+/**
+ * Whether a request for an address that does not exist came from a person with a browser.
+ */
 function wantsPage(request: FastifyRequest): boolean {
   const { accept = '' } = request.headers;
   return (
@@ -313,7 +315,7 @@ function wantsPage(request: FastifyRequest): boolean {
 }
 
 /**
- * Sends a page that leads to the console. It loads nothing, because a relative address
+ * Sends a page that links to the console. It loads nothing, because a relative address
  * does not resolve below an unknown path.
  */
 function sendMissingPage(reply: FastifyReply, basePath: string): FastifyReply {

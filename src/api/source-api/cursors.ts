@@ -7,14 +7,14 @@ import { createCipheriv, hash, timingSafeEqual } from 'node:crypto';
 
 const CHARACTERS_MAX = 8_192;
 /**
- * Length of the truncated signature, which has 132 bits, or the 128 of a cipher's block.
- * Truncation also rules out length-extension attacks.
+ * Length of a signature: the first 132 bits of a hash, or the 128 bits of a cipher's
+ * block. Truncating the hash also rules out length-extension attacks.
  */
 const SIGNATURE_CHARACTERS = 22;
 const BLOCK_BYTES = 16;
 /**
- * In Base64, so many bytes take whole characters, and the first 22 of the 24 are those
- * of a block.
+ * The length to which a block is padded. In Base64, it takes exactly 24 characters, and
+ * the first 22 of them encode the block.
  */
 const SIGNATURE_BYTES = 18;
 const PADDED_CHARACTERS = 24;
@@ -79,7 +79,7 @@ export class Cursors {
   #readPosition([epoch = '', pos = '', signature = '']: readonly string[]):
     | readonly string[]
     | undefined {
-    // Only one spelling of a number is a cursor of it.
+    // A number has only one valid spelling in a cursor.
     if (!EPOCH.test(epoch) || !POSITION.test(pos)) return undefined;
     const number = Number(epoch);
     if (`${number}` !== epoch) return undefined;
@@ -88,9 +88,9 @@ export class Cursors {
   }
 
   /**
-   * Signs positions by AES, of which each fits one block: a block cipher is a MAC for
-   * messages of one block. Blocks are independent of each other (ECB), so one call
-   * encrypts all of them; nothing is kept secret by it.
+   * Signs positions with AES. Each position fits into one block, and for messages of one
+   * block, a block cipher is a MAC. The blocks are independent of each other (ECB), so
+   * one call encrypts all of them. The purpose is not secrecy.
    */
   #signPositions(positions: readonly Position[]): string[] {
     const blocks = new DataView(
@@ -102,7 +102,7 @@ export class Cursors {
     }
     const cipher = createCipheriv('aes-256-ecb', this.#positionKey, null);
     const signed = cipher.setAutoPadding(false).update(blocks);
-    // Blocks are moved apart so that the text of all of them is one conversion.
+    // Spread the blocks out, so that a single conversion yields the text of all of them.
     const spread = new Uint8Array(positions.length * SIGNATURE_BYTES);
     for (let index = 0; index < positions.length; index += 1) {
       const from = index * BLOCK_BYTES;

@@ -30,8 +30,8 @@ import { onZone, setMirrorTime, startClock } from './common/time.js';
 
 const THEME = 'ledger-mirror theme';
 /**
- * The shortest time between two requests for data that is not in the stream, however
- * much is published. It is longer than the time for which a shared answer is cached.
+ * Minimum time between two requests for data that is not in the stream, however much is
+ * published. It is longer than the time for which a shared answer is cached.
  */
 const RELOAD_MS = 2_000;
 /**
@@ -65,7 +65,7 @@ const VIEWS = {
       return loadTables();
     },
   },
-  // The statement has a verdict of its own: the mirror's mark would be taken for it.
+  // The statement has a verdict of its own: the mirror's mark could be mistaken for it.
   statement: { name: 'statement', start: startStatement, isUnmarked: true },
   runs: {
     name: 'runs',
@@ -110,7 +110,7 @@ function take(snapshot) {
 
 /**
  * Returns the view for a path. Only the last part of the path decides, because a proxy
- * may put others before it.
+ * may put other parts before it.
  */
 function viewOf({ pathname }) {
   return VIEWS[pathname.split('/').at(-1)] ?? VIEWS[''];
@@ -158,7 +158,7 @@ function startLinks() {
   };
   const go = () => {
     const [, kind, id] = LINK.exec(decoded(location.hash)) ?? [];
-    // Back leads out of the dialog as it led into it.
+    // After Back, the address may no longer name anything, so the dialog is closed.
     if (kind === undefined) closeDialog();
     else void LINKED[kind](id, leave);
   };
@@ -166,7 +166,7 @@ function startLinks() {
   go();
 }
 
-/** Decodes the fragment; a fragment that is cut or mistyped counts as empty. */
+/** Decodes the fragment; a fragment that is cut off or mistyped counts as empty. */
 function decoded(hash) {
   try {
     return decodeURIComponent(hash);
@@ -176,8 +176,8 @@ function decoded(hash) {
 }
 
 /**
- * A page that the browser shows again after Back is as it was: after a logout, it would
- * show data to the next person. Loading it again asks for the login.
+ * After Back, the browser may show the page as it was. After a logout, that would show
+ * data to the next person, so reload the page, which then requires a login.
  */
 function startReturns() {
   addEventListener('pageshow', ({ persisted }) => {

@@ -1,6 +1,6 @@
 /**
  * The SQL of an account statement: what one party's accounts held at the beginning and
- * the end of a month (UTC), each change between, and how much of the month is known.
+ * the end of a month (UTC), each change in between, and how much of the month is known.
  */
 import { type RawBuilder, sql } from 'kysely';
 import {
@@ -22,7 +22,10 @@ const startOf = (month: string): RawBuilder<unknown> =>
 const endOf = (month: string): RawBuilder<unknown> =>
   sql`((${month}::date + interval '1 month') at time zone 'UTC')`;
 
-/** The party's own sides of `rows`, which are rows of `mirror.ledger_entries`. */
+/**
+ * The party's own sides of the entries in `rows`, which are rows of
+ * `mirror.ledger_entries`.
+ */
 function ownSides(rows: RawBuilder<unknown>, partyId: string) {
   return sql`
     select e.vega_time, e.asset_id, e.transfer_type, side.account_type, side.market_id,
@@ -43,8 +46,8 @@ function ofMonth({ partyId, month }: StatementRange): RawBuilder<unknown> {
 }
 
 /**
- * A balance's candidates are a JSON array of decimal strings: entries of one block have
- * no order, so its last block may leave several.
+ * The candidates for a balance, as a JSON array of decimal strings. The entries of a
+ * block have no order, so the last block may leave several candidates.
  */
 const ACCOUNT_COLUMNS = {
   assetId: 'text',
@@ -55,7 +58,7 @@ const ACCOUNT_COLUMNS = {
   sent: 'text',
   /** The last balance before the month; null if none was read. */
   before: typed<readonly string[] | null>('json?'),
-  /** The balance before the month's first entry; null without entries. */
+  /** The balance before the month's first entry; null if the month has no entries. */
   first: typed<readonly string[] | null>('json?'),
   /** The last balance before the month's end. */
   closing: typed<readonly string[] | null>('json?'),
@@ -64,10 +67,10 @@ const ACCOUNT_COLUMNS = {
 export type MonthAccount = RowOf<typeof ACCOUNT_COLUMNS>;
 
 /**
- * Selects the party's accounts with their balances. A block's entries are chained by
- * their balances: the balance after each is the balance before the next, so what is left
- * over is the block's first and last balance. The entries before the month are the
- * newest `SUMMED_MAX`.
+ * Selects the party's accounts with their balances. The entries of a block are chained by
+ * their balances: the balance after each entry is the balance before the next one. Once
+ * these pairs cancel out, only the block's first and last balances remain. Of the entries
+ * before the month, only the newest `SUMMED_MAX` are read.
  */
 export function accountsOfMonth(
   range: StatementRange,
@@ -138,7 +141,7 @@ const LINE_COLUMNS = {
 
 export type MonthLine = RowOf<typeof LINE_COLUMNS>;
 
-/** Selects the changes of the party's accounts in the month, in the order of time. */
+/** Selects the changes of the party's accounts in the month, sorted by time. */
 export function linesOfMonth(
   range: StatementRange,
   limit: number,
@@ -151,12 +154,12 @@ export function linesOfMonth(
   order by vega_time, asset_id, account_type, market_id, change, balance limit ${limit}`;
 }
 
-/** A range that is not covered; the asset is null if all are exported at once. */
+/** A range that is not covered; the asset is null if all assets are exported at once. */
 interface Hole {
   readonly assetId: string | null;
   readonly from: string;
   readonly to: string;
-  /** Whether it ends now, because the month is not over. */
+  /** Whether it extends to the present, because the month is not over. */
   readonly isNow: boolean;
   /** Whether it begins with the month. */
   readonly isFromStart: boolean;

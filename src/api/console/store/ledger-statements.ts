@@ -24,7 +24,7 @@ const SUMMARY_COLUMNS = {
   knownTo: 'instant?',
 } as const;
 
-/** A party in a page of them, with how much of its ledger is mirrored. */
+/** One party of a page, with how much of its ledger is mirrored. */
 type PartySummary = RowOf<typeof SUMMARY_COLUMNS>;
 
 /**
@@ -69,7 +69,7 @@ export function partiesById(
 }
 
 /**
- * Selects a page of parties by a time of their exports, the latest first.
+ * Selects a page of parties by a time of their exports, latest first.
  * @param after the id of the export after which the page begins; null for the first page
  */
 export function partiesByExport(

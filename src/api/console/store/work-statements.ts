@@ -93,8 +93,8 @@ const LIVE = statement({ found: typed<LiveFacts>('json') })`
         order by queued_at desc limit 50) last)))) as found`;
 
 /**
- * First the ledgers with an export in progress, then the quarantined ones, then the
- * ones published most recently.
+ * Selects the ledgers with an export in progress first, then the quarantined ones, then
+ * the ones published most recently.
  */
 export const LINES = statement({
   partyId: 'text',
@@ -168,7 +168,7 @@ const QUARANTINED_COLUMNS = {
   reason: 'json?',
 } as const;
 
-/** Selects the quarantined exports, the latest first. */
+/** Selects the quarantined exports, latest first. */
 export function quarantined(
   limit: number,
 ): Statement<RowOf<typeof QUARANTINED_COLUMNS>> {
@@ -239,8 +239,8 @@ export async function readCosts(
   const none = { requests: '0', retries: '0', bytes: '0' };
   return [
     ...syncs.map((row) => costOf(row, row.subject)),
-    // The requests that a nightly run sends itself belong to its exports, the stage
-    // between its lists and its load.
+    // Requests that the nightly run itself sends belong to its exports, the stage between
+    // its lists and its load.
     costOf(
       {
         ...own,

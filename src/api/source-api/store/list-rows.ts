@@ -107,9 +107,10 @@ interface SliceText {
  * $3.
  */
 const SLICES: Readonly<Record<ListName, (slice: SliceText) => string>> = {
-  // One row with a text for each column: reading a thousand rows of three values would
-  // take longer than everything else. Neither ids nor JSON contain a line break, so line
-  // breaks separate them. Few parties have extra fields, so those are listed by id.
+  // Selects one row with a text for each column, because reading a thousand rows of three
+  // values would take longer than everything else. Neither ids nor JSON contain a line
+  // break, so line breaks separate them. Few parties have extra fields, so those are
+  // listed by id.
   parties: ({ isBeyond, side, order }) => `
     select string_agg(party_id, E'\\n') as ids, string_agg(pos::text, E'\\n') as positions,
       jsonb_object_agg(party_id, extra - 'id') filter (where extra is not null) as extras
@@ -151,7 +152,7 @@ export async function readPartySlice(
   const { ids, positions, extras } = await onlyRow(
     readSlice<PartyColumns>(rows, 'parties', epoch, slice),
   );
-  // Without rows, the columns are null.
+  // If there are no rows, the columns are null.
   if (ids === null || positions === null) return [];
   const places = positions.split('\n');
   const extraFields = extras ?? {};
@@ -164,11 +165,11 @@ export async function readPartySlice(
 
 /** The values of a slice of parties, by column. */
 interface PartyColumns {
-  /** One on each line. */
+  /** The ids, one per line. */
   readonly ids: string | null;
-  /** One on each line. */
+  /** The positions, one per line. */
   readonly positions: string | null;
-  /** By id, of those parties that have any. */
+  /** The extra fields by id, for the parties that have any. */
   readonly extras: Readonly<Record<string, ExtraFields>> | null;
 }
 

@@ -1,11 +1,11 @@
-// What the reader's token allows. The page hides what a token that only reads cannot use,
-// and the mirror refuses it in any case.
+// What the reader's token allows. The page hides what a read-only token cannot use; the
+// mirror would refuse it anyway.
 import { ask } from './ask.js';
 import { byId } from './dom.js';
 
 /**
- * Marks the page with the role. The style sheet hides elements of the class `changes` for
- * the role `read`, and shows those of the class `readers`, which say why.
+ * Marks the page with the role. For the role `read`, the style sheet hides elements of
+ * the class `changes`, and shows those of the class `readers`, which explain why.
  */
 export async function loadRole() {
   try {

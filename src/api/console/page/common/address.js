@@ -1,9 +1,9 @@
-// Keeps what the reader has chosen in the page's address, so that a link leads to it.
+// Keeps the reader's choices in the page's address, so that a link restores them.
 
 /**
  * Fills a field from the address, and writes the reader's choices into the address. A
  * value that is not one of a list's options is ignored.
- * @param usual the value that the address leaves out
+ * @param usual the default value, which the address omits
  */
 export function keepInAddress(name, field, usual = '') {
   const given = new URLSearchParams(location.search).get(name);

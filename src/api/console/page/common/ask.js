@@ -1,5 +1,5 @@
-// Sends requests to the mirror. Paths are relative, so that they stay below the path of a
-// proxy.
+// Sends requests to the mirror. Paths are relative, so that they stay within the path
+// prefix of a proxy.
 
 const TIMEOUT_MS = 15_000;
 
@@ -27,7 +27,7 @@ function goToLogin() {
   location.assign(`login?next=${encodeURIComponent(next)}`);
 }
 
-/** Returns the JSON of an answer; undefined if it has no body. */
+/** Returns the JSON of the response; undefined if it has no body. */
 export async function ask(path, options) {
   const response = await send(path, options);
   return response.status === 204 ? undefined : response.json();

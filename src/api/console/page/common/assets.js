@@ -15,8 +15,8 @@ const readAssets = once(async () => {
 });
 
 /**
- * Returns the assets by id. If they cannot be read there are none: amounts are then in the
- * smallest unit, headings say so, and the next view tries again.
+ * Returns the assets by id. If they cannot be read, the map is empty: amounts are then
+ * shown in the smallest unit, as the headings say, and the next view tries again.
  */
 export function assetUnits() {
   return readAssets().catch(() => new Map());

@@ -23,9 +23,7 @@ export function colour(name) {
   return getComputedStyle(probe).color;
 }
 
-/**
- * Paints the charts again after the theme has changed, because a canvas is not restyled.
- */
+/** Redraws the charts after the theme has changed, because a canvas is not restyled. */
 export function redrawCharts() {
   for (const { redraw } of charts.values()) redraw();
 }
@@ -52,7 +50,7 @@ export function amounts(
  * Draws a chart in place of the target's content.
  * @param series as `amounts` returns them
  * @param times seconds since 1970
- * @param said the content of the chart in words
+ * @param said a description of the chart's content in words
  */
 export function chart(target, { label, times, series, form, said }) {
   charts.get(target)?.end();
@@ -104,7 +102,7 @@ export function chart(target, { label, times, series, form, said }) {
 function reachLegend({ root, series }) {
   const names = root.querySelectorAll('.u-legend .u-series .u-label');
   names.forEach((name, index) => {
-    // The first is the time, which cannot be hidden.
+    // The first series is the time, which cannot be hidden.
     if (index === 0) return;
     const tell = () => {
       name.setAttribute('aria-pressed', String(series[index].show));

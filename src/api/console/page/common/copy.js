@@ -24,11 +24,12 @@ async function copy(text, button) {
   return 'Copied';
 }
 
-/** Copies by a selection, which browsers allow over plain http too. */
+/** Copies by selecting the text, which browsers allow over plain HTTP too. */
 function copySelected(text, button) {
   const area = el('textarea.hidden', { 'aria-hidden': 'true', tabindex: -1 });
   area.value = text;
-  // A modal dialog takes no selection outside of itself, so the text goes beside the button.
+  // While a modal dialog is open, nothing outside it can be selected, so the text goes
+  // next to the button.
   button.after(area);
   area.select();
   const isCopied = document.execCommand('copy');

@@ -3,7 +3,7 @@
 import { byId, el, fill, show } from './dom.js';
 
 let onClose;
-/** What had the focus when the dialog was opened. */
+/** The element that had the focus when the dialog was opened. */
 let opener;
 
 /**
@@ -50,8 +50,8 @@ export function startDialog() {
 }
 
 /**
- * Gives the focus to the link that opened the dialog, if the list with this link was drawn
- * again in the meantime. The browser only knows the former one.
+ * Returns the focus to the link that opened the dialog, if the list that contains the
+ * link has been redrawn in the meantime. The browser only knows the old link.
  */
 function focusOpener() {
   const href = opener?.getAttribute('href');

@@ -94,7 +94,7 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Draws the content again only if `key` has changed. */
+/** Redraws the content only if `key` has changed. */
 export function redraw(node, key, content) {
   if (node.dataset.shown === `${key}`) return;
   node.dataset.shown = `${key}`;
@@ -129,7 +129,7 @@ export function keyed(target, items, keyOf, make) {
   });
 }
 
-/** Returns the head of a table; `isNumber` decides which columns hold figures. */
+/** Returns the head of a table; `isNumber` determines which columns contain figures. */
 export function tableHead(names, isNumber = () => false) {
   const cells = names.map((name, index) =>
     el(

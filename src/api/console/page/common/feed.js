@@ -5,8 +5,8 @@ import { byId, setText } from './dom.js';
 import { formatTime } from './time.js';
 
 /**
- * A connection without a message for this long is lost: the mirror sends one every five
- * seconds, even if nothing has changed.
+ * A connection without a message for this long counts as lost: the mirror sends one every
+ * five seconds, even if nothing has changed.
  */
 const SILENT_MS_MAX = 12_000;
 const RETRY_MS_MIN = 500;

@@ -1,5 +1,5 @@
-// Formats names for readers, and gives counts, sizes and durations the form that the
-// command line uses: the server sends src/format/ as `shared/`.
+// Formats names for readers. Counts, sizes and durations are formatted as on the command
+// line: the server serves src/format/ as `shared/`.
 export {
   formatBytes as bytes,
   formatCount as count,

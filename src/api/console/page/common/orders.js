@@ -24,9 +24,10 @@ export function partyName(partyId) {
 }
 
 /**
- * Returns a button that orders an export and shows how it stands.
- * @param cost what the order asks of the source; if given, the reader confirms it first,
- *   because a press by mistake could cost the source many requests
+ * Returns a button that orders an export and then shows its progress.
+ * @param cost returns what the order will request from the source; if given, the reader
+ *   must confirm it first, because an accidental press could cost the source many
+ *   requests
  * @param range returns `{ from, to }`, the part of the ledger to order; undefined means
  *   all of it
  */
@@ -61,7 +62,7 @@ export function orderButton(
   return node;
 }
 
-/** Returns the question that is asked before an order, in the place of its answer. */
+/** Returns the question that the reader must confirm before the order is sent. */
 function questionOf(cost, button, send) {
   const node = el('span.order-question', { hidden: true });
   const close = () => {

@@ -94,7 +94,7 @@ function asks(requests, ms, how = 'about') {
   return `Sends ${how} ${plural(requests, 'request')} to the source${time}.`;
 }
 
-/** Returns what a nightly run would ask the source, in sentences. */
+/** Describes what a nightly run would request from the source, in sentences. */
 export function nightAsks(preview) {
   const { isFirst, exports, audits, requests, seconds, ratePerSecond } =
     preview;
@@ -149,8 +149,9 @@ function form(choices) {
 }
 
 /**
- * Returns a button that ends a run of any kind at its next safe point. It asks for
- * confirmation in its own place, because a press by mistake could end a run of hours.
+ * Returns a button that ends a run of any kind at its next safe point. Pressing it
+ * replaces it with a confirmation, because an accidental press could end a run that has
+ * taken hours.
  */
 export function cancelButton(runId, name) {
   const place = el('span.cancel.changes');

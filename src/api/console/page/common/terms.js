@@ -1,4 +1,4 @@
-// Explains the words of the glossary where they stand: on hover, on focus, and on a touch.
+// Explains the words of the glossary where they appear: on hover, on focus and on touch.
 import { byId, el, setText } from './dom.js';
 import { GLOSSARY } from './glossary.generated.js';
 
@@ -19,8 +19,8 @@ let explained;
 let leaving;
 
 /**
- * Returns a text with a button on each word of the glossary, the first time that the
- * word stands in it.
+ * Returns a text in which each word of the glossary becomes a button where it first
+ * appears.
  */
 export function explain(text) {
   const seen = new Set();
@@ -44,7 +44,7 @@ function term(word, shown) {
     if (pointerType === 'mouse') open();
   });
   button.addEventListener('focus', open);
-  // Not every browser gives the focus to a button that is touched.
+  // Not every browser focuses a button that is touched.
   button.addEventListener('click', open);
   button.addEventListener('pointerleave', ({ pointerType }) => {
     if (pointerType === 'mouse') leave();
@@ -97,7 +97,7 @@ function showTip(button, word) {
   place(tip);
 }
 
-/** Puts the explanation below its word, or above it where the screen ends. */
+/** Puts the explanation below its word, or above it if the screen ends there. */
 function place(tip) {
   if (explained === undefined) return;
   const { left, top, bottom } = explained.getBoundingClientRect();

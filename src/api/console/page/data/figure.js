@@ -1,5 +1,5 @@
-// Draws lines and bars as a list of shapes, which become SVG on the page, a file of SVG,
-// or a PNG. A chart that can be saved needs its shapes apart from where they are drawn.
+// Draws lines and bars as a list of shapes, which become SVG on the page, an SVG file or
+// a PNG. For a chart to be saved, its shapes must not depend on where they are drawn.
 import { svg } from '../common/dom.js';
 import { rough } from '../common/format.js';
 
@@ -18,8 +18,8 @@ const TITLE_HEIGHT = 24;
 
 /**
  * Returns the shapes of a chart.
- * @param labels what stands below the axis, in order
- * @param places where each label stands between 0 and 1; only lines use it
+ * @param labels the texts below the axis, in order
+ * @param places the position of each label, from 0 to 1; used only for lines
  * @param series `{ name, tone, values, texts }`: numbers for the positions, and the exact
  *   texts that are shown
  * @param form `line`, `bars` or `stacked`
@@ -61,7 +61,7 @@ function extremes(series, form) {
   return least === 0 && most === 0 ? [0, 1] : [least, most];
 }
 
-/** Widens the axis to whole ticks, so that the longest bar ends below a number. */
+/** Widens the axis to whole ticks, so that no bar extends beyond the last number. */
 function scaleOf(least, most) {
   const raw = (most - least) / TICKS;
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -94,8 +94,8 @@ function gridLine(value, y, width) {
 }
 
 /**
- * Labels only as many as fit beside each other. A label that would leave the picture
- * begins or ends at its edge.
+ * Draws only as many labels as fit side by side. A label that would extend beyond the
+ * picture begins or ends at its edge.
  */
 function marks(labels, centre, width) {
   let last = -Infinity;
@@ -119,7 +119,10 @@ function sizeOf(text) {
   return ruler.measureText(text).width;
 }
 
-/** Returns where a label of this size stands, and what it takes up from left to right. */
+/**
+ * Returns where to draw a label of this size, and the range from left to right that it
+ * takes up.
+ */
 function within(x, size, width) {
   if (x - size / 2 < EDGE)
     return { anchor: 'start', at: EDGE, from: EDGE, to: EDGE + size };
@@ -170,8 +173,8 @@ function bars({ labels, series, form, y, step, centre }) {
 }
 
 /**
- * Places charts below each other, each with its title, so that they are shown and saved as
- * one picture. A single chart without a title takes no more room than itself.
+ * Stacks charts vertically, each below its title, so that they are shown and saved as one
+ * picture. A chart without a title takes up no extra room.
  * @param charts `{ title, shapes }`
  */
 export function stackCharts(charts) {
@@ -246,7 +249,7 @@ function element(shape, colourOf) {
   );
 }
 
-/** Draws the shapes on a canvas, at twice the size so that a print is sharp. */
+/** Draws the shapes on a canvas, at twice the size so that it prints sharply. */
 export function toCanvas(shapes, { width, height, colourOf }) {
   const canvas = document.createElement('canvas');
   canvas.width = width * 2;

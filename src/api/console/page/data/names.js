@@ -1,4 +1,4 @@
-// The names of tables and columns beside the editor. A name that is chosen is inserted.
+// The names of tables and columns beside the editor. Choosing a name inserts it.
 import { el, fill, show } from '../common/dom.js';
 import { readTables } from './lake-tables.js';
 import { textSet } from './sql-colours.js';
@@ -6,7 +6,7 @@ import { textSet } from './sql-colours.js';
 /** Below this width the names would leave the editor no room, so they are folded. */
 const BESIDE = '(min-width: 60rem)';
 
-/** Returns the panel; `area` is the editor that takes the names. */
+/** Returns the panel; `area` is the editor that names are inserted into. */
 export function namesPanel(area) {
   const list = el(
     'div.names',
@@ -65,7 +65,7 @@ function inserter(area, name, type, comment) {
   );
 }
 
-/** Inserts a name at the cursor, after a blank if a word stands before it. */
+/** Inserts a name at the cursor, with a space in front if it follows a word. */
 function insert(area, name) {
   const before = area.value.slice(0, area.selectionStart);
   const space = /[\w)"']$/.test(before) ? ' ' : '';

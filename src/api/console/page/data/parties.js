@@ -127,7 +127,10 @@ export function exportable(partyId) {
   return partyId !== 'network';
 }
 
-/** Returns a button that fetches what is new of a ledger, after it has said the cost. */
+/**
+ * Returns a button that fetches the new part of a ledger, once the reader has confirmed
+ * the cost.
+ */
 export function fetchNewest({ partyId, knownTo }) {
   const since =
     knownTo === null

@@ -66,7 +66,10 @@ function content(party, units) {
   return [...parts, ...charts(party, units), ...entryList(party, units)];
 }
 
-/** Returns the choice of one month, to fetch it or to download the copy of it. */
+/**
+ * Returns a field to choose one month, with a button to fetch it and a link to download
+ * the mirror's copy.
+ */
 function oneMonth({ partyId, lastEntryAt }) {
   const month = el('input', {
     type: 'month',
@@ -99,7 +102,9 @@ function oneMonth({ partyId, lastEntryAt }) {
   );
 }
 
-/** Returns the range of a month such as `2026-03`; undefined if it is none. */
+/**
+ * Returns the range of a month such as `2026-03`; undefined if the text is not a month.
+ */
 export function rangeOf(month) {
   const start = Date.parse(`${month}-01T00:00:00Z`);
   if (!/^\d{4}-\d\d$/.test(month) || Number.isNaN(start)) return undefined;
@@ -260,8 +265,8 @@ function drawFlows({ days }, target, { isSentOnly, text, decimal, heading }) {
 }
 
 /**
- * Returns a time in the middle of a day in the chosen zone, in seconds since 1970. This
- * is exact enough for a bar, whenever the zone changes its clocks.
+ * Returns a time in the middle of a day in the chosen zone, in seconds since 1970. That
+ * is exact enough for a bar, even when the clocks change that day.
  */
 function dayStart(day) {
   const noon = Date.parse(`${day}T12:00:00Z`);

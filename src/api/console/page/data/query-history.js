@@ -1,4 +1,4 @@
-// The reader's last questions, kept in this browser alone. Choosing one fills the form.
+// The reader's last questions, kept only in this browser. Choosing one fills the form.
 import { el } from '../common/dom.js';
 import { linkOf } from './query-link.js';
 
@@ -7,7 +7,9 @@ const KEPT_MAX = 20;
 const SHOWN_MAX = 60;
 let list;
 
-/** Returns a choice of the last questions; it is hidden until there is one. */
+/**
+ * Returns a field to choose one of the last questions; it is hidden until there is one.
+ */
 export function historyField() {
   list = el('select', {
     'aria-label': 'Asked before',
@@ -21,7 +23,9 @@ export function historyField() {
   return field;
 }
 
-/** Puts a question first, and drops the oldest. */
+/**
+ * Puts a question at the top of the list, and drops the oldest one if there are too many.
+ */
 export function remember(question) {
   const link = linkOf(question);
   const others = read().filter((kept) => linkOf(kept) !== link);
@@ -29,7 +33,7 @@ export function remember(question) {
   try {
     localStorage.setItem(KEY, JSON.stringify(kept));
   } catch {
-    // A browser that stores nothing, or is full, still asks the question.
+    // Even if the browser stores nothing, or has no room left, the question is asked.
   }
   fillList();
 }
@@ -56,7 +60,10 @@ function nameOf({ sql, question, options = {} }) {
   return line.length > SHOWN_MAX ? `${line.slice(0, SHOWN_MAX)}…` : line;
 }
 
-/** What another program or version has stored there is taken as nothing. */
+/**
+ * Reads the list. Anything else that another program or version has stored there is
+ * ignored.
+ */
 function read() {
   try {
     const kept = JSON.parse(localStorage.getItem(KEY) ?? '[]');

@@ -1,4 +1,4 @@
-// A question as a part of the page's address, so that it can be shared and kept.
+// Puts a question into the page's address, so that it can be shared and bookmarked.
 
 const LINK = /^#ask\/(.+)$/;
 
@@ -8,7 +8,7 @@ export function linkOf(question) {
 
 /**
  * Returns the question that a fragment names, `{ sql }` or `{ question, options }`;
- * undefined if it names none. A link comes from anybody, so only texts are taken.
+ * undefined if it names none. Anybody can write a link, so only strings are accepted.
  */
 export function linkedQuestion(hash) {
   const [, encoded] = LINK.exec(hash) ?? [];

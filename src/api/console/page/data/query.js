@@ -1,4 +1,4 @@
-// Answers SQL or ready questions about the lake: with a table, with a chart if the result
+// Answers SQL or ready questions about the lake with a table, with a chart if the result
 // suits one, or with a file.
 import { assetUnits } from '../common/assets.js';
 import { asJson, ask, once, post, send } from '../common/ask.js';
@@ -31,7 +31,7 @@ const OPTIONS = {
   party: { label: 'party', hint: ID_HINT },
   asset: { label: 'asset', hint: ID_HINT },
 };
-/** A query of a small table that names every asset. */
+/** A query on a small table that contains every asset. */
 const ASSETS = 'select distinct asset_id from daily_flows order by 1';
 
 export function startQuery() {
@@ -153,7 +153,7 @@ function assetList(id) {
   const list = el('datalist', { id });
   const fill = (ids) =>
     list.replaceChildren(...ids.map((value) => el('option', { value })));
-  // The list is only a help: an id can be typed without it.
+  // The list is only a convenience: an id can be typed without it.
   void assetIds().then(fill, () => undefined);
   return list;
 }
@@ -208,7 +208,7 @@ async function answer(asked, run, result) {
     history.replaceState(undefined, '', linkOf(question));
     remember(question);
     const [answered, assets] = await Promise.all([
-      // The mirror ends the statement when the request is given up.
+      // The mirror ends the statement when the request is aborted.
       post('console/query', question, {
         signal: AbortSignal.any([stop.signal, AbortSignal.timeout(TIMEOUT_MS)]),
       }),

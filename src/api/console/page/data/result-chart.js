@@ -1,5 +1,6 @@
-// A result as a chart: a column of times or names, a column of figures, and perhaps one
-// of few values that splits them. The reader chooses which, and saves what is seen.
+// Draws a result as a chart of a column of times or names and a column of figures, which
+// a column with few values may split. The reader chooses the columns, and can save the
+// chart as shown.
 import { colour } from '../common/charts.js';
 import { el, svg } from '../common/dom.js';
 import { assetName } from '../common/assets.js';
@@ -8,7 +9,7 @@ import { readInstant, usualAxis, usualFigure } from '../shared/chart-choice.js';
 import { shapesOf, stackCharts, toCanvas, toSvg } from './figure.js';
 
 const PARTS_MAX = 6;
-/** More charts than this are longer than anybody scrolls. */
+/** Nobody scrolls through more charts than this. */
 const CHARTS_MAX = 12;
 const NAMES_MAX = 40;
 const LABELS_MAX = 5_000;
@@ -76,7 +77,10 @@ function arePeriods(rows, at) {
   return rows.every((row) => row[at] === null || PERIOD.test(String(row[at])));
 }
 
-/** Returns the rows of each unit with its name; one group without a name if all share it. */
+/**
+ * Groups the rows by unit, each group with its unit's name. If all rows share a unit,
+ * there is one group without a name.
+ */
 function groupsOf(columns, rows, unit, assets) {
   const at = unit.map((name) => columns.findIndex((one) => one.name === name));
   const unitOf = (row) => at.map((index) => row[index]);
@@ -198,7 +202,9 @@ const BARS = [
 ];
 const FORMS = { time: [...BARS, ['line', 'a line']], text: BARS };
 
-/** Bars suit months and days; moments, and more labels than bars can show, suit a line. */
+/**
+ * Bars suit months and days. A line suits other times, and more times than bars can show.
+ */
 function usualForm(columns, rows, axis) {
   const isFine = distinct(columns, rows, axis.name).size > BARS_MAX;
   const at = columns.indexOf(axis);
@@ -217,7 +223,10 @@ function setOptions(choice, options, value) {
   choice.value = value;
 }
 
-/** Returns the parts in one order for all charts, so that each has one colour everywhere. */
+/**
+ * Returns the parts in the same order for all charts, so that each part has the same
+ * colour in all of them.
+ */
 function partNames(columns, rows, { figure, split }) {
   if (split === '') return [figure];
   const at = columns.findIndex(({ name }) => name === split);
@@ -235,7 +244,7 @@ function labelled(label, field) {
   return el('label.choice', label, field);
 }
 
-/** Returns the labels of all groups, so that charts below each other have one axis. */
+/** Returns the labels of all groups, so that charts below one another share an axis. */
 function labelsOf(columns, groups, names, isTime) {
   const at = (name) => columns.findIndex((column) => column.name === name);
   const axis = at(names.axis);
@@ -294,8 +303,8 @@ function byText(a, b) {
 }
 
 /**
- * Returns where each label stands between 0 and 1: as far apart as their times, or evenly
- * if one of them is not a time, such as a name or an `infinity`.
+ * Returns the position of each label, from 0 to 1. The labels are spaced like their
+ * times, or evenly if one of them is not a time but, for example, a name or `infinity`.
  */
 function placesOf(labels) {
   const instants = labels.map(readInstant);
@@ -333,7 +342,8 @@ function add(known, value) {
 }
 
 /**
- * Returns the parts by name, with their last value if there is one chart, along a time.
+ * Returns the legend: the name of each part, with its last value if there is only one
+ * chart and its axis is time.
  */
 function legendOf(charts, isTime) {
   if (isTime && charts.length === 1)

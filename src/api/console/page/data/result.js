@@ -14,15 +14,15 @@ const TIME = /^\d{4}-\d\d(?:-\d\d(?:[ T]|$)|$)/;
 
 /**
  * Converts rows that are objects to columns, `{ name, heading, kind, isAmount, amount }`,
- * and rows that are arrays of values. A column has a kind only if all of its values are of
- * that kind; otherwise it is text. `amount` shows the value of a row, and is only there if
- * the column has amounts of assets.
+ * and to rows that are arrays of values. A column has a kind only if all of its values
+ * are of that kind; otherwise it is text. `amount` formats the value of a row, and is
+ * present only if the column has amounts of assets.
  * @param assets the known assets by id
  */
 export function tabled(found, assets) {
   const names = Object.keys(found[0] ?? {});
   const rows = found.map((row) => names.map((name) => row[name]));
-  // Only exact amounts are sent as text; a number may have been divided already.
+  // Only exact amounts are sent as text; a number may already have been divided.
   const amounts = findAmounts(names, rows, assets, (index) =>
     rows.every((row) => row[index] === null || typeof row[index] === 'string'),
   );
@@ -151,12 +151,15 @@ function textOf(value) {
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
-/** Turns each heading into a button that sorts by it, and again the other way round. */
+/**
+ * Turns each heading into a button that sorts by its column; pressing it again reverses
+ * the order.
+ */
 function makeSortable(head, columns, sortBy) {
   const headings = [...head.querySelectorAll('th')];
   headings.forEach((heading, index) => {
     const sort = () => {
-      // A number is asked for by its size: the largest comes first.
+      // Readers who sort by a number usually want the largest first.
       const isFirstDown = columns[index].kind === 'number';
       const was = heading.getAttribute('aria-sort');
       const isDescending = was === null ? isFirstDown : was === 'ascending';

@@ -1,6 +1,6 @@
-// Shows the SQL of the editor in colours. The text area stays what the reader types into
-// and what a screen reader reads: its text is transparent, and the same text lies behind
-// it in colours.
+// Shows the editor's SQL in colour. The text area is still what the reader types into and
+// what a screen reader reads, but its text is transparent, and the same text lies behind
+// it in colour.
 import { el } from '../common/dom.js';
 
 /** The parts of a statement that have a colour, by Prism's names. */
@@ -19,10 +19,10 @@ const FUNCTION =
 
 let grammar;
 
-/** Prism's SQL, with what DuckDB reads differently from MySQL. */
+/** Prism's SQL grammar, changed where DuckDB differs from MySQL. */
 function duckDb({ languages }) {
   grammar ??= languages.extend('sql', {
-    // `#` and `//` begin no comment, and a backslash escapes nothing.
+    // `#` and `//` do not begin a comment, and a backslash does not escape anything.
     comment: { pattern: /--.*|\/\*[\s\S]*?\*\//, greedy: true },
     variable: /\$\w+/,
     string: { pattern: /'(?:[^']|'')*'|\$\$[\s\S]*?\$\$/, greedy: true },
@@ -74,7 +74,7 @@ export function withColours(area) {
     paint.scrollTop = area.scrollTop;
     paint.scrollLeft = area.scrollLeft;
   };
-  // `change` is sent by the code that sets the text, which causes no `input`.
+  // Text that is set by code causes no `input` event, so that code sends `change`.
   area.addEventListener('input', draw);
   area.addEventListener('change', draw);
   area.addEventListener('scroll', follow);
@@ -82,7 +82,7 @@ export function withColours(area) {
   return el('div.sql.painted', paint, area);
 }
 
-/** Tells those who follow a text area that its text was set by code. */
+/** Notifies the listeners of a text area that code has set its text. */
 export function textSet(area) {
   area.dispatchEvent(new Event('change'));
 }

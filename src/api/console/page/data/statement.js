@@ -68,7 +68,10 @@ async function load(party, month) {
   );
 }
 
-/** Returns the party's id; its beginning is enough, if it is that of one party. */
+/**
+ * Returns the party's full id. Its beginning is enough if no other party's id has the
+ * same one.
+ */
 async function wholeId(text) {
   const id = text.trim().toLowerCase().replace(/^0x/, '');
   if (WHOLE_ID.test(id) || id === 'network') return id;
@@ -118,8 +121,8 @@ function draw(found) {
 }
 
 /**
- * Shows whether the mirror knows the whole month, and why not. A limit of the source comes
- * first: it is known, and explains the figures below.
+ * Shows whether the mirror knows the whole month, and why not. A known limit of the
+ * source comes first, because it explains the figures below.
  */
 function verdictOf(found) {
   const { verdict, reasons, provenTo, isSentOnly, isCut } = found;
@@ -178,8 +181,8 @@ function sentenceOf({ verdict, provenTo, isSentOnly, accounts }) {
 }
 
 /**
- * Returns an amount that may break after its commas only: paper does not scroll, and an
- * amount that breaks between two digits is read as two.
+ * Returns an amount that can break only after a comma. Paper does not scroll, and an
+ * amount broken between two digits would be read as two amounts.
  */
 function breakable(text) {
   return text
@@ -187,7 +190,10 @@ function breakable(text) {
     .flatMap((part, index) => (index === 0 ? [part] : [el('wbr'), part]));
 }
 
-/** Returns the caption of a table; it is seen if it says more than the columns do. */
+/**
+ * Returns the caption of a table; it is visible only if it says more than the column
+ * headings.
+ */
 function captionOf(name, { heading }) {
   const caption = heading(name);
   return el(caption === name ? 'caption.hidden' : 'caption', caption);
@@ -302,8 +308,8 @@ function lineRow(
 }
 
 /**
- * Says that a month has more entries than are shown, and where all of them are. Paper has
- * no links, so the command stands there too.
+ * Says that a month has more entries than are shown, and where to find all of them. Paper
+ * has no links, so the command is given too.
  */
 function moreLines({ lines, partyId, month }) {
   const command = `ledger-mirror query statement --party ${partyId} --month ${month}`;

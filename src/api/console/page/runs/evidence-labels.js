@@ -204,7 +204,7 @@ const LABELS = new Map(
   }),
 );
 
-/** Values that are words of the code. */
+/** Values that are the code's own words. */
 const VALUES = new Map(
   Object.entries({
     'clock.source': "the source's newest block",

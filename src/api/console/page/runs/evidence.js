@@ -9,7 +9,7 @@ import { labelOf, valueInWords } from './evidence-labels.js';
 
 const SHOWN_MAX = 12;
 const DEPTH_MAX = 6;
-/** The most named values that are shown in one line. */
+/** Maximum number of named values on one line. */
 const SMALL_MAX = 6;
 
 const CANCELLED =
@@ -162,8 +162,8 @@ const SENTENCES = {
 
 /**
  * Shows plain values first, then nested values, which are folded at the top level. Keys
- * without a label are left to the JSON.
- * @param part the key of the part of the evidence that the value is
+ * without a label are shown only in the JSON.
+ * @param part the key under which the evidence contains this part
  */
 function tree(part, value, depth) {
   const facts = [];

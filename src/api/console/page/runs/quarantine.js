@@ -6,7 +6,9 @@ import { time } from '../common/time.js';
 import { orderButton, partyName } from '../common/orders.js';
 
 const PAGE = 50;
-/** The most rows shown here; the table of parties can page through any number. */
+/**
+ * Maximum number of rows shown here; the table of parties can page through any number.
+ */
 const SHOWN_MAX = 1_000;
 let shown = PAGE;
 

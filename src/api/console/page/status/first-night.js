@@ -1,5 +1,6 @@
-// The page of the first nightly run: what is set, what the run will ask the source, a look
-// that estimates it, one button that starts it, and how it is going.
+// The page of the first nightly run: the settings, what the run will request from the
+// source, a look at the source that estimates it, a button that starts the run, and its
+// progress.
 import { ask, post } from '../common/ask.js';
 import {
   action,
@@ -16,13 +17,13 @@ import { nightAsks, readSettings, startRun } from '../common/start.js';
 import { formatTime } from '../common/time.js';
 import { showNow } from './now.js';
 
-/** The look waits for four pages of the source, which may retry. */
+/** The look waits for four pages from the source, and each request may be retried. */
 const LOOK_TIMEOUT_MS = 60_000;
 
 let lastSnapshot;
 
 /**
- * Returns how far the first night is: `empty` before it, `running`, or `over` once a
+ * Returns the stage of the first night: `empty` before it, `running`, or `over` once a
  * nightly run has ended. A mirror whose lists were read without a nightly run is `known`.
  */
 function stageOf({ status, live }) {
@@ -32,7 +33,7 @@ function stageOf({ status, live }) {
   return isEmpty ? 'empty' : 'known';
 }
 
-/** Shows on the status page a link to the first night, until it is over. */
+/** Shows a link to the first night on the status page, until that night is over. */
 export function showFirstNightLink(snapshot) {
   const stage = stageOf(snapshot);
   const isFirst = snapshot.status.nights.last === null;
@@ -53,7 +54,7 @@ export function showFirstNightLink(snapshot) {
   );
 }
 
-/** Shows each snapshot on the page of the first night. */
+/** Updates the page of the first night with a snapshot. */
 export function showFirstNight(snapshot) {
   const before = lastSnapshot === undefined ? undefined : stageOf(lastSnapshot);
   lastSnapshot = snapshot;
@@ -98,7 +99,7 @@ function nextSteps({ runId }) {
   ];
 }
 
-/** Loads what is set, and what the night will ask. */
+/** Loads the settings, and what the night will request. */
 export async function loadFirstNight() {
   await Promise.all([
     fill(byId('night-set'), readSettings, (values, target) =>
@@ -152,11 +153,12 @@ function partiesOf(value) {
     : value;
 }
 
-/** Offers the look, if it can tell more than the mirror knows, and the start. */
+/** Offers the start, and also the look if it can find out more than the mirror knows. */
 function offer({ isFirst }) {
   const look = action('Look at the source', lookAtSource);
   const start = action('Start the first night', startNight, 'primary');
-  // Redrawn only when the lists become known, so that the result of a look stays.
+  // Redrawn only when the lists become known, so that the result of a look stays on the
+  // page.
   redraw(byId('night-look'), isFirst, () =>
     isFirst
       ? [

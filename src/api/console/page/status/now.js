@@ -148,8 +148,8 @@ function besides(lines) {
 }
 
 /**
- * Returns a line with how many ledgers of a nightly run are done, and an estimate of
- * how long the remaining ones take.
+ * Returns a line with how many ledgers of a nightly run are done, and an estimate of how
+ * long the remaining ones will take.
  */
 function ledgersLine({ waiting, done, failed, deferred, firstAt }) {
   const total = waiting + done + failed;
