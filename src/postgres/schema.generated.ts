@@ -4,7 +4,7 @@
  */
 import type { ColumnType, GeneratedAlways } from 'kysely';
 
-/** An insert must name the column; it is written as another type than it is read. */
+/** An insert must name the column, whose types for writing and for reading differ. */
 type Required<Read, Write> = ColumnType<Read, Write, Write>;
 
 /** An insert may leave the column out: it has a default, or takes null. */
