@@ -33,7 +33,7 @@ export function adviceModule(page: string): string {
       `  ${code}: { meaning: ${JSON.stringify(meaning)}, todo: ${JSON.stringify(todo)} },\n`,
   );
   return [
-    '/** What docs/errors.md says of each code. Written by `npm run docs`. */\n',
+    '/** What docs/errors.md says about each code. Written by `npm run docs`. */\n',
     'export const ADVICE: Readonly<\n',
     '  Record<string, { readonly meaning: string; readonly todo: string }>\n',
     '> = {\n',

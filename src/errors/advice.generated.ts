@@ -1,4 +1,4 @@
-/** What docs/errors.md says of each code. Written by `npm run docs`. */
+/** What docs/errors.md says about each code. Written by `npm run docs`. */
 export const ADVICE: Readonly<
   Record<string, { readonly meaning: string; readonly todo: string }>
 > = {
