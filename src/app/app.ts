@@ -225,7 +225,7 @@ async function openServices(options: AppOptions, stack: AsyncDisposableStack) {
   return { ...base, config, log, store, ownership, lake, queues, work };
 }
 
-/** The source that this process requests from, and what it was opened with. */
+/** The source that this process queries, with its credentials and a cost meter. */
 interface AskedSource {
   /** Undefined if no source is configured. */
   readonly source: Source | undefined;

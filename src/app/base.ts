@@ -164,7 +164,7 @@ async function openSchema(
     // The embedded server has no pooler in front of it.
     if (databaseUrl !== undefined) await requireSessions(pool);
     const migrated = await migrate(db);
-    // A process without the file leaves the assets of the others as they are.
+    // A process without the file leaves the assets that other processes have written.
     if (assetsFile !== undefined)
       await keepAssets(db, knownAssets({ assetsFile }));
     return migrated;

@@ -8,17 +8,24 @@ import { isHexId } from '../ledger/ids.ts';
 import { findUnlistedParties } from '../lists/store/list-state.ts';
 import type { App } from './app.ts';
 
-/** How many parties are looked up; the others have probably not been read yet. */
+/**
+ * How many parties are looked up. If more are unknown, the list has probably not been
+ * read yet.
+ */
 const LOOK_UPS_MAX = 5;
 const SHOWN_CHARACTERS_MAX = 80;
-/** How much of a hexadecimal id is taken as right when a similar one is looked for. */
+/**
+ * How many characters at the start of a hexadecimal id are assumed to be right when a
+ * similar id is searched for.
+ */
 const BEGINNING_CHARACTERS = 8;
 
 type Parts = Pick<App, 'jobs' | 'warehouse'>;
 
 /**
- * Looks up the configured parties that the mirror's list does not contain, at the source.
- * Ids that are not hexadecimal go first, because most networks have no others.
+ * Looks up, at the source, the configured parties that the mirror's list does not
+ * contain. Ids that are not hexadecimal come first, because on most networks every id is
+ * hexadecimal.
  * @param signal also limits how long the source may take
  * @returns what is wrong, as a sentence; undefined if nothing was found
  */

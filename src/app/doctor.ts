@@ -231,8 +231,8 @@ function checksOf(
 
 /**
  * Examines the key that signs the nights: whether the log in the store was signed with
- * it, and who may read its file. A group may read it: Kubernetes mounts a secret for a
- * group, and backups often read as one.
+ * it, and who may read its file. Read access for a group is accepted, because Kubernetes
+ * mounts secrets for a group, and backups often run with the rights of one.
  */
 async function examineProof(
   { config, store, warehouse }: App,
@@ -322,7 +322,7 @@ async function examineParties(app: App, limit: AbortSignal): Promise<Result> {
     wrong = await describeWrongParties(app, limit);
   } catch (error) {
     limit.throwIfAborted();
-    // The check of the source reports why it does not answer.
+    // The check of the source reports why the source does not answer.
     return { state: 'skipped', detail: `not looked up: ${errorLine(error)}` };
   }
   if (wrong !== undefined) return warn(wrong);

@@ -24,7 +24,7 @@ export type ReceiverChecks = Readonly<
 
 /**
  * An empty report in the encoding of each signal: JSON for traces, protobuf for metrics,
- * whose empty message has no bytes.
+ * in which an empty message has no bytes.
  */
 const EMPTY_REPORT = {
   traces: {

@@ -140,8 +140,9 @@ export function hasSourceCredentials(config: Config): boolean {
 }
 
 /**
- * Returns the pair that the files hold now. They are replaced one after the other, so
- * they may hold halves of two pairs for a moment; then `last` stays in use.
+ * Returns the pair that the files now contain. The files are replaced one after the
+ * other, so for a moment they may contain halves of two pairs. In that case, `last` stays
+ * in use.
  */
 function readCertificateAgain(
   config: Config,
@@ -193,7 +194,7 @@ export function openApiTokens(
     const read = readSecretAgain(config, 'apiReadToken') ?? tokens.read;
     const isSame = write === tokens.write && read === tokens.read;
     const isShared = write === read;
-    // With one token for both roles, a client that may only read could order runs.
+    // If both roles had the same token, a client that may only read could start runs.
     if (isShared && !wasShared)
       log.warn(
         {},

@@ -216,8 +216,8 @@ function stagesOfSource(parts: StageParts) {
       try {
         return (await asked().lists.party(id, signal)) !== undefined;
       } catch (error) {
-        // A source without the filter refuses every id, so only the form of this one may
-        // be the reason.
+        // A source without the filter refuses every id, even a hexadecimal one. Only if
+        // the id is not hexadecimal can its form be the reason for the refusal.
         if (errorCode(error) !== 'SOURCE_REFUSED' || isHexId(id)) throw error;
         return false;
       }
@@ -570,7 +570,7 @@ function stagesOfStore(
       nights.isListed = false;
       const deps = { objects, archive, log, isListed };
       const { keptObjects } = await collectGarbage(deps, signal);
-      // The objects that were kept may be newer than the database, so make the next
+      // The objects that were kept may be unknown to the database, so make the next
       // nightly run look for them.
       if (keptObjects > 0) await forgetMark({ db: warehouse.db });
     },

@@ -24,7 +24,7 @@ import { openConsoleLake } from './console-lake.ts';
 const UPKEEP_MAX_AGE_MS = 5_000;
 /**
  * How long a look at the source's lists is reused, so that several people who press the
- * button cost the source four requests and not four each.
+ * button cost the source four requests in total, and not four each.
  */
 const LOOK_MAX_AGE_MS = 60_000;
 /** A source that needs longer for four pages has to be examined with `doctor`. */
