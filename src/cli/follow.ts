@@ -1,6 +1,6 @@
 /**
  * Starts runs and follows them to their verdicts. If no worker is running, this process
- * works on them itself.
+ * carries them out itself.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { App } from '../app/app.ts';

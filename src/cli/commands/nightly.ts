@@ -70,7 +70,10 @@ export const nightly: Handler<{ dryRun: boolean; look: boolean }> = async (
   return runResult(await followRun(app, run, context));
 };
 
-/** Warns of configured parties that the source does not list, if it answers soon. */
+/**
+ * Warns of configured parties that the source does not list, if the source answers in
+ * time.
+ */
 async function warnOfParties(
   app: App,
   { signal, notices }: CommandContext,
@@ -80,7 +83,7 @@ async function warnOfParties(
     const wrong = await describeWrongParties(app, limit);
     if (wrong !== undefined) notices.warn(wrong);
   } catch {
-    // The run itself waits for a source that is away, and reports why.
+    // The run itself waits for an unavailable source, and reports why.
     signal.throwIfAborted();
   }
 }

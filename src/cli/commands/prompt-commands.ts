@@ -8,7 +8,9 @@ export type PromptCommand =
   | { readonly kind: 'end' }
   | { readonly kind: 'help' }
   | { readonly kind: 'sql'; readonly sql: string }
-  /** Draws the last result; `chart` is the column to draw, or true for the usual one. */
+  /**
+   * Draws the last result; `chart` is the column to draw, or true for the default one.
+   */
   | { readonly kind: 'chart'; readonly chart: string | true };
 
 /** What `help` shows about the commands. */
@@ -26,7 +28,7 @@ const TABLE = /^[a-z_][\w.]*$/i;
  * Reads a line as a command. Words such as `quit` are commands only if they stand alone,
  * because SQL may contain them too.
  * @returns undefined if the line is SQL or a ready question
- * @throws UsageError if the line begins like a command and is none
+ * @throws UsageError if the line begins like a command but is not one
  */
 export function readCommand(line: string): PromptCommand | undefined {
   const [first = '', ...values] = line.trim().replace(/\s*;$/, '').split(/\s+/);

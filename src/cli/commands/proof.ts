@@ -135,9 +135,9 @@ function isOnlyAbsent({ left }: MonthDifference): boolean {
 
 interface CheckedCsv {
   readonly differences: readonly MonthDifference[];
-  /** The rows from the instant on up to which the mirror had covered the ledger. */
+  /** The rows at or after the instant up to which the mirror had covered the ledger. */
   readonly newer: NewerRows | undefined;
-  /** Whether the rows before that instant are what the mirror held. */
+  /** Whether the rows before that instant are those that the mirror had. */
   readonly isSameBefore: boolean;
 }
 

@@ -59,7 +59,7 @@ export function readTyped(
   }
 }
 
-/** Takes `--chart` out of the options; its value may be absent, and theirs may not. */
+/** Takes `--chart` out of the options, because unlike the others it may have no value. */
 function takeChart(given: readonly string[]): {
   readonly words: string[];
   readonly chart?: string | true;
@@ -152,7 +152,7 @@ export async function promptForSql(
   ): Promise<void> => {
     if (command.kind === 'help') return void stderr.write(help);
     if (command.kind === 'sql') return answer(command.sql);
-    // All statements read one snapshot, so the same one has the same result.
+    // All statements read the same snapshot, so repeating one gives the same result.
     if (last !== undefined) return answer(last, command.chart);
     throw new UsageError([
       'There is no result to draw yet: type a ready question or SQL first',

@@ -166,7 +166,7 @@ function chooseFormat(
   return chart === undefined ? (format ?? byEnding) : 'chart';
 }
 
-/** Says which options a question takes, and which of them is meant by a single time. */
+/** Says which options a question takes, and which of them to use in place of `--at`. */
 function refuseOptions(
   { name, parameters }: ReadyQuestion,
   refused: readonly string[],
@@ -276,7 +276,7 @@ async function converse(
   await promptForSql(prompt, async (typed, chart) => {
     const { sql, ...values } = readTyped(typed);
     // The prompt always shows results on the terminal, regardless of --output. A chart
-    // that is asked for afterwards also overrides --format.
+    // that is requested afterwards also overrides --format.
     const drawn = chart ?? values.chart;
     const { format, ...others } = options;
     const given = {
