@@ -49,8 +49,8 @@ export const LEASE_TIMES = {
   leaseMs: LEASE_MS,
   renewEveryMs: 2_500,
   /**
-   * How long before the earliest expiry of the lease the work stops, so that a request
-   * that was already sent ends in time.
+   * The work stops this long before the lease could expire, so that a request that was
+   * already sent ends in time.
    */
   marginMs: 2_500,
 };
