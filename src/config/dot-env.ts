@@ -1,6 +1,4 @@
-/**
- * Detects where other programs read `.env` and the environment differently than we do.
- */
+/** Detects where other programs read `.env` and the environment differently from us. */
 
 const UTF16_MARKS = ['fffe', 'feff'];
 /**

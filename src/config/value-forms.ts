@@ -35,7 +35,9 @@ export type PartySelection =
   | { kind: 'list'; ids: readonly string[] }
   | { kind: 'file'; path: string };
 
-/** The assets whose decimals are known; the file is read when the configuration is. */
+/**
+ * The assets whose decimals are known; the file is read when the configuration is loaded.
+ */
 export type AssetsFile =
   | { kind: 'list'; assets: readonly Asset[] }
   | { kind: 'file'; path: string };
