@@ -72,8 +72,8 @@ export function repeatStrategy(
 }
 
 /**
- * How much each queue retains. The history is the runs in Postgres; a queue retains some
- * finished jobs for its board, and a few events that nothing reads.
+ * How much each queue retains. The history consists of the runs in Postgres, so a queue
+ * retains only some finished jobs for its board, and a few events that nothing reads.
  */
 export const RETENTION = {
   defaultJobOptions: {

@@ -4,7 +4,9 @@
  */
 import { nextScheduledMs, type Schedule } from '../time/scheduled-times.ts';
 
-/** How long past its due time an untaken scheduled job counts as lost. */
+/**
+ * How long after its due time a scheduled job counts as lost if no worker has taken it.
+ */
 const SCHEDULE_LATE_MS = 60_000;
 
 /** A schedule as stored; times in milliseconds since 1970. */

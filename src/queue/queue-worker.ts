@@ -97,7 +97,7 @@ export class QueueWorker {
   #activeAtMs = performance.now();
   #rebuilds = 0;
   /**
-   * Since when a canary has been waiting in the store that this worker could have taken.
+   * Since when a canary that this worker could have taken has been waiting in the store.
    */
   #canaryWaitsSinceMs: number | undefined;
 

@@ -47,8 +47,8 @@ const LOOKED_AT_MAX = 50;
 /** How often to log an outage, rather than once per connection and attempt. */
 const WARN_EVERY_MS = 10_000;
 /**
- * Maximum number of attempts at what another worker may be doing at the same moment, such
- * as setting the same schedule.
+ * Maximum number of attempts at an operation that another worker may be carrying out at
+ * the same moment, such as setting the same schedule.
  */
 const CONFLICT_ATTEMPTS_MAX = 8;
 const CONFLICT_PAUSE_MS = 25;
@@ -399,7 +399,7 @@ async function repeatWhile<Result>(
 
 /**
  * Limits the wait for the store, because BullMQ itself waits indefinitely. BullMQ does
- * not repeat a statement that was the victim of a deadlock, so this does.
+ * not repeat a statement that was the victim of a deadlock, so this function does.
  */
 function bounded<Result>(
   action: string,
