@@ -99,8 +99,8 @@ const GAUGES: readonly MirrorGauge[] = [
 ];
 
 /**
- * Returns how far each stream is proven, in seconds since 1970. A stream of which nothing
- * is proven has no sample, because 0 would mean 1970.
+ * Returns how far each stream is proven, in seconds since 1970. A stream for which
+ * nothing is proven has no sample, because 0 would mean 1970.
  */
 function readAsOf({ streams }: MirrorStatus): readonly Sample[] {
   return streams.flatMap((stream): Sample[] => {
