@@ -1,6 +1,6 @@
 /**
- * Reads a stream ahead of its reader, onto the disk. What produces the stream can finish
- * while the reader pauses.
+ * Reads a stream ahead of its reader into a file on disk, so that the producer of the
+ * stream can finish while the reader pauses.
  */
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, mkdir, open, rm } from 'node:fs/promises';
@@ -21,8 +21,8 @@ export interface ReadAheadOptions {
 }
 
 /**
- * Returns a stream of the same bytes. It fails as `input` does, after the bytes that came
- * before. If the reader leaves, `input` is left at its next chunk.
+ * Returns a stream of the same bytes. If `input` fails, it fails too, after the bytes
+ * that came before. If the reader leaves, `input` is closed at its next chunk.
  * @throws whatever opening the file throws
  */
 export async function readAhead(
@@ -42,8 +42,8 @@ export async function readAhead(
     await file.close();
   }
 
-  // Not at the end of `drain`, which never begins if the reader leaves before its first
-  // chunk.
+  // This cannot be done at the end of `drain`, which never begins if the reader leaves
+  // before its first chunk.
   return Readable.from(ring.drain(), { objectMode: false }).once(
     'close',
     () => void leave(),
