@@ -1,8 +1,8 @@
 // @ts-check
 /**
  * Shows amounts in whole units of their asset: `1250000` of an asset with six decimals is
- * `1.25 USDT`. The data always has the smallest unit; only what people read is converted,
- * and headings say which of the two a column shows.
+ * `1.25 USDT`. The data is always in the smallest unit. Only what people read is
+ * converted, and headings say which of the two units a column shows.
  *
  * An amount is decimal text. Moving its decimal point is exact for any length, and nothing
  * here converts it to a JavaScript number. The browser loads this file too.
@@ -10,8 +10,8 @@
 import { groupDigits } from './format.js';
 
 /**
- * How an asset's amounts are written: its symbol, and how many digits stand behind the
- * decimal point.
+ * How an asset's amounts are written: its symbol, and how many digits follow the decimal
+ * point.
  * @typedef {{ readonly symbol: string, readonly decimals: number }} AssetUnit
  */
 
@@ -24,8 +24,9 @@ const SMALLEST = 'smallest unit';
 
 /**
  * Names of the columns that hold amounts, in the lake, the warehouse and the ready
- * questions. A name that is not here is left alone: dividing a count by an asset's decimals
- * would make it wrong, and an amount in the smallest unit is only harder to read.
+ * questions. A column with any other name is left alone: dividing a count by an asset's
+ * decimals would make it wrong, while an amount in the smallest unit is only harder to
+ * read.
  */
 const AMOUNT =
   '(?:\\w+\\.)?(?:total_|sum_|min_|max_|account_from_|account_to_)?' +
@@ -37,7 +38,7 @@ const AMOUNT_NAME = new RegExp(
 );
 const ASSET_NAME = /(?:^|_)asset(?:_id)?$/i;
 
-/** Several candidates of a balance are written as `100 or 120`. */
+/** Several candidates for a balance are written as `100 or 120`. */
 const WHOLE_AMOUNTS = /^-?\d+(?: or -?\d+)*$/;
 
 /**
@@ -56,8 +57,8 @@ export function movePoint(digits, decimals) {
 }
 
 /**
- * Formats an amount of an asset: `1,234.5 USDT`. Without a unit, the digits of the smallest
- * unit are grouped. Text that is not a whole number stays as it is.
+ * Formats an amount of an asset: `1,234.5 USDT`. Without a unit, the amount stays in the
+ * smallest unit, with its digits grouped. Text that is not a whole number stays as it is.
  * @param {string} text
  * @param {AssetUnit | undefined} unit
  * @returns {string}
@@ -112,7 +113,7 @@ export function amountHeading(name, { known, unknown }) {
 /**
  * Finds a result's columns of amounts, and says how to show them. If a column beside them
  * names the asset, amounts of known assets are shown in its units. If two columns name
- * assets, nothing tells which of them an amount is of.
+ * assets, it is not known which of them an amount belongs to.
  * @param {readonly string[]} names
  * @param {readonly (readonly unknown[])[]} rows the rows that the headings describe; later
  *   rows may be shown too

@@ -1,18 +1,18 @@
 // @ts-check
 /**
- * Chooses what a chart of a result draws: the axis and the figure. It needs nothing of the
- * server, so that a browser can load it too.
+ * Chooses what a chart of a result draws: the axis and the figure. It needs nothing from
+ * the server, so that a browser can load it too.
  */
 
 /**
- * A column as the choice sees it.
+ * What the choice depends on in a column.
  * @typedef {object} ChartColumn
  * @property {string} name
  * @property {number} index the position of the column in each row
  * @property {'time' | 'text'} kind
  */
 
-/** What an analyst wants to see first, before how many entries there are. */
+/** Names of figures that an analyst wants to see first, before a count of entries. */
 const MEANT = /quantity|paid|held|amount|balance|change|sent/i;
 
 /** Names of times that describe what a row is about, such as its last entry. */
@@ -26,7 +26,7 @@ const NANOS_PER_SECOND = 1_000_000_000n;
 
 /**
  * Returns nanoseconds since 1970, exactly. Reads each form that DuckDB and the API write:
- * a month, a day, or a time with up to nine digits behind the second, with or without an
+ * a month, a day, or a time with up to nine digits after the second, with or without an
  * offset such as `+00`, `+05:30` or `Z`. A time without an offset is in UTC. Returns
  * undefined for any other text, `infinity` among them.
  * @param {string} text
@@ -47,7 +47,7 @@ export function readInstant(text) {
   } = found;
   const date = `${year}-${month}-${day}`;
   const ms = Date.parse(`${date}T${hour}:${minute}:${second}Z`);
-  // Date.parse takes the 30th of February for a day of March.
+  // `Date.parse` turns the 30th of February into a day in March.
   if (Number.isNaN(ms) || !new Date(ms).toISOString().startsWith(date))
     return undefined;
   const nanos = BigInt(ms) * NANOS_PER_MS + BigInt(fraction.padEnd(9, '0'));

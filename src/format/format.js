@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * The one form of counts, sizes, durations and times, on the command line, in sentences
- * and in the console. Whole numbers keep all their digits: nothing here converts one to a
- * JavaScript number.
+ * The one format for counts, sizes, durations and times, on the command line, in
+ * sentences and in the console. Whole numbers keep all their digits: nothing here
+ * converts one to a JavaScript number.
  *
  * It is JavaScript, with its types in comments, because the browser loads this very file:
  * the console has no build step.
