@@ -1,4 +1,4 @@
-/** Parses a range of time from options: a start and an end, or a whole month. */
+/** Parses a time range from options: a start and an end, or a whole month. */
 import { formatInstant, type Micros } from './time.ts';
 import {
   readTypedMonth,
