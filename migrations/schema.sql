@@ -10,6 +10,15 @@ mirror.text_range as range (subtype = text)
 
 -- Functions
 
+CREATE OR REPLACE FUNCTION mirror.delete_audit_rows()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+     begin
+       delete from mirror.audit_rows where generation_id = old.generation_id;
+       return null;
+     end $function$
+
 CREATE OR REPLACE FUNCTION mirror.in_units(amount numeric, asset text)
  RETURNS numeric
  LANGUAGE sql
@@ -82,7 +91,6 @@ table mirror.audit_rows
   key text not null
   copies integer not null default 1
   extra jsonb
-  constraint audit_rows_generation_id_fkey FOREIGN KEY (generation_id) REFERENCES mirror.generations(generation_id) ON DELETE CASCADE
   constraint audit_rows_generation_id_key_key UNIQUE (generation_id, key)
   constraint audit_rows_pkey PRIMARY KEY (generation_id, pos)
 
@@ -318,7 +326,7 @@ table mirror.parties
   gone_since timestamp with time zone
   restored_at timestamp with time zone
   constraint parties_epoch_pos_key UNIQUE (epoch, pos) DEFERRABLE
-  constraint parties_pkey PRIMARY KEY (party_id)
+  constraint parties_pkey PRIMARY KEY (party_id) INCLUDE (epoch, gone_since)
 
 table mirror.proof_ledgers
   party_id text not null
@@ -545,8 +553,6 @@ CREATE INDEX nightly_units_open ON ONLY mirror.nightly_units USING btree (run_id
 
 CREATE INDEX parties_gone ON mirror.parties USING btree (party_id) WHERE (gone_since IS NOT NULL)
 
-CREATE INDEX parties_listed ON mirror.parties USING btree (party_id) INCLUDE (epoch) WHERE (gone_since IS NULL)
-
 CREATE INDEX parties_own_ids ON mirror.parties USING btree (party_id) WHERE (((length(party_id) <> 64) OR (party_id ~ '[^0-9a-f]'::text)) AND (party_id <> 'network'::text))
 
 CREATE INDEX publications_of_export ON mirror.publications USING btree (export_id)
@@ -584,6 +590,8 @@ CREATE UNIQUE INDEX runs_of_parent ON mirror.runs USING btree (parent_run_id, ki
 -- Triggers
 
 CREATE TRIGGER coverage_do_not_overlap AFTER INSERT OR UPDATE OF party_id, asset_id, from_time, to_time ON mirror.coverage FOR EACH ROW EXECUTE FUNCTION mirror.refuse_overlapping_coverage()
+
+CREATE TRIGGER delete_audit_rows AFTER DELETE ON mirror.generations FOR EACH ROW EXECUTE FUNCTION mirror.delete_audit_rows()
 
 CREATE TRIGGER segments_do_not_overlap AFTER INSERT OR UPDATE OF party_id, asset_id, from_time, to_time, status ON mirror.segments FOR EACH ROW WHEN ((new.status = 'current'::text)) EXECUTE FUNCTION mirror.refuse_overlapping_segments()
 

@@ -102,9 +102,16 @@ function selectPage({
   after,
 }: Extract<Shown, { kind: 'page' }>): RawBuilder<unknown> {
   const keys = rows.map(({ key }) => key);
-  const extras = rows.map(({ extra }) =>
-    extra === undefined ? null : JSON.stringify(extra),
-  );
+  const extras = rows.every(({ extra }) => extra === undefined)
+    ? null
+    : rows.map(({ extra }) =>
+        extra === undefined ? null : JSON.stringify(extra),
+      );
+  // Most pages list no row twice, and need not be grouped and sorted.
+  if (new Set(keys).size === keys.length) {
+    return sql`select key, 1 as copies, extra, ${after}::bigint + n as pos
+      from unnest(${keys}::text[], ${extras}::jsonb[]) with ordinality as row (key, extra, n)`;
+  }
   return sql`select key, count(*)::int as copies, (array_agg(extra order by n))[1] as extra,
       ${after}::bigint + row_number() over (order by min(n)) as pos
     from unnest(${keys}::text[], ${extras}::jsonb[]) with ordinality as row (key, extra, n)
@@ -122,26 +129,31 @@ function selectAudit({
 /**
  * Makes the statement that appends a page to a generation, in the order shown. A party
  * is listed once. A checkpoint may be listed several times, next to each other.
+ * @param areNew whether the statement fails with `DATABASE_23505` if one of the rows is
+ *   stored. It then takes a third less time, because Postgres need not look for each row
+ *   before it inserts it.
  */
 export function appendRows(
   { generationId, list, epoch, kind, lastPos }: Generation,
   rows: readonly ListedRow[],
   distinct: number,
+  areNew: boolean,
 ): Statement<unknown> {
   const shown = {
     kind: 'page',
     rows,
     after: lastPos - BigInt(distinct),
   } as const;
-  if (kind === 'current') return placeRows(list, epoch, shown);
+  if (kind === 'current') return placeRows(list, epoch, shown, areNew);
   const meetAgain =
     list === 'parties'
-      ? sql`nothing`
-      : sql`update set copies = held.copies + excluded.copies`;
+      ? sql`on conflict (generation_id, key) do nothing`
+      : sql`on conflict (generation_id, key) do update
+          set copies = held.copies + excluded.copies`;
   return statement()`
     insert into mirror.audit_rows as held (generation_id, pos, key, copies, extra)
     select ${generationId}::bigint, pos, key, copies, extra from (${selectPage(shown)}) shown
-    on conflict (generation_id, key) do ${meetAgain}`;
+    ${areNew ? NONE : meetAgain}`;
 }
 
 /**
@@ -153,12 +165,15 @@ export function placeRows(
   list: ListName,
   epoch: number,
   shown: Shown,
+  areNew = false,
 ): Statement<unknown> {
   return list === 'parties'
-    ? placeParties(epoch, shown)
-    : placeCheckpoints(epoch, shown);
+    ? placeParties(epoch, shown, areNew)
+    : placeCheckpoints(epoch, shown, areNew);
 }
 
+/** No clause. */
+const NONE = sql``;
 /**
  * A stored row has only the fields that the source shows now: a field that the source no
  * longer sends is removed.
@@ -167,21 +182,30 @@ const KEPT = sql`gone_since = null, extra = excluded.extra`;
 const HAS_CHANGED = sql`held.pos is distinct from excluded.pos
   or held.gone_since is not null or held.extra is distinct from excluded.extra`;
 
-function placeParties(epoch: number, shown: Shown): Statement<unknown> {
+function placeParties(
+  epoch: number,
+  shown: Shown,
+  areNew: boolean,
+): Statement<unknown> {
   const isAppended = shown.kind === 'page';
   const isNews = isAppended
     ? sql`held.pos is null or held.gone_since is not null`
     : HAS_CHANGED;
-  return statement()`
-    insert into mirror.parties as held (party_id, first_epoch, epoch, pos, extra)
-    select key, ${epoch}::int, ${epoch}::int, pos, extra from (${select(shown)}) shown
-    on conflict (party_id) do update
+  const replace = sql`on conflict (party_id) do update
     set epoch = excluded.epoch, pos = excluded.pos, last_seen_at = clock_timestamp(),
       restored_at = null, ${KEPT}
     where held.epoch is distinct from excluded.epoch or ${isNews}`;
+  return statement()`
+    insert into mirror.parties as held (party_id, first_epoch, epoch, pos, extra)
+    select key, ${epoch}::int, ${epoch}::int, pos, extra from (${select(shown)}) shown
+    ${areNew ? NONE : replace}`;
 }
 
-function placeCheckpoints(epoch: number, shown: Shown): Statement<unknown> {
+function placeCheckpoints(
+  epoch: number,
+  shown: Shown,
+  areNew: boolean,
+): Statement<unknown> {
   const isAppended = shown.kind === 'page';
   const merge = isAppended
     ? sql`pos = case when held.gone_since is null then held.pos else excluded.pos end,
@@ -194,7 +218,7 @@ function placeCheckpoints(epoch: number, shown: Shown): Statement<unknown> {
     insert into mirror.checkpoints as held
       (epoch, at_block, hash, block_hash, copies, pos, extra)
     select ${epoch}::int, ${fieldsOf('key')}, copies, pos, extra from (${select(shown)}) shown
-    on conflict (epoch, at_block, hash, block_hash) do update set ${merge}`;
+    ${areNew ? NONE : sql`on conflict (epoch, at_block, hash, block_hash) do update set ${merge}`}`;
 }
 
 /** SQL for the fields of a checkpoint's key. */

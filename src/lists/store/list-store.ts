@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import { FencedError } from '../../errors/errors.ts';
+import { errorCode, FencedError } from '../../errors/errors.ts';
 import { keepLease, LEASE_MS } from '../../concurrency/lease.ts';
 import { evidenceJson } from '../../json/json-value.ts';
 import type { Verdict } from '../../errors/verdict.ts';
@@ -42,6 +42,8 @@ import {
 } from './generations.ts';
 import { readEpoch, readSituation, type ListSituation } from './list-state.ts';
 
+/** The code of an insert whose row is stored already (unique_violation). */
+const STORED_ALREADY = 'DATABASE_23505';
 const LEASE_UNTIL = sql`clock_timestamp() + ${LEASE_MS} * interval '1 ms'`;
 
 interface PageCommit extends SourceHead {
@@ -68,6 +70,8 @@ export class ListSession {
   readonly #takenAtMs: number;
   /** What the lease is for, as messages name it. */
   readonly #what: string;
+  /** Whether a page of this sync had rows that were stored before. */
+  #hasMetStored = false;
 
   /**
    * @param held the lease that this worker has taken
@@ -136,7 +140,7 @@ export class ListSession {
    *   written
    * @throws DoubtError `ROW_TWICE` if a party is already stored
    */
-  append(
+  async append(
     { generationId }: Generation,
     { rows: page, resumePoint, ...head }: PageCommit,
   ): Promise<Generation | undefined> {
@@ -147,7 +151,7 @@ export class ListSession {
     const sequence = resumePoint.sequence;
     const point = JSON.stringify(resumePoint);
     const action = `commit a page of ${list}`;
-    const commit = async (tx: Database) => {
+    const commit = async (tx: Database, areNew: boolean) => {
       const advance = statement(COLUMNS)`
         update mirror.generations
         set sequence = ${sequence}::bigint, resume_point = ${point}::jsonb,
@@ -160,21 +164,31 @@ export class ListSession {
       const appended = await execute(
         tx,
         action,
-        appendRows(held, shown, added),
+        appendRows(held, shown, added, areNew),
       );
       if (appended !== BigInt(added)) throw seenRowTwice(list, keys);
       return held;
     };
     // The sequence number shows whether the page was committed, because no other worker
     // commits under this lease.
-    return this.#write(action, commit, () => {
+    const findCommitted = () => {
       const committed = statement(COLUMNS)`
         select ${SELECTED} from mirror.generations
         where generation_id = ${generationId} and sequence = ${sequence}::bigint
           and resume_point = ${point}::jsonb
           and exists (select from mirror.list_leases where token = ${token})`;
       return findRow(db, action, committed);
-    });
+    };
+    const attempt = (areNew: boolean) =>
+      this.#write(action, (tx) => commit(tx, areNew), findCommitted);
+    if (this.#hasMetStored) return attempt(false);
+    try {
+      return await attempt(true);
+    } catch (error) {
+      if (errorCode(error) !== STORED_ALREADY) throw error;
+      this.#hasMetStored = true;
+      return attempt(false);
+    }
   }
 
   /**
