@@ -8,7 +8,7 @@ import { serviceUrl } from './servers/services.ts';
 
 export interface FreshDatabase extends AsyncDisposable {
   readonly url: string;
-  /** For the test's own queries; values have pg's plain types. */
+  /** For the test's own queries; values have pg's default types. */
   readonly pool: Pool;
 }
 
@@ -87,7 +87,7 @@ export function openTestPool(config: PoolConfig): Pool {
   const pool = new Pool(config);
   // Tests kill servers and backends, so errors of idle connections are expected.
   pool.on('error', () => undefined);
-  // Sockets outlive the pool for a moment, during which the database is dropped.
+  // Sockets outlive the pool for a moment, and the database is dropped in that time.
   pool.on('connect', (client) => client.on('error', () => undefined));
   return pool;
 }

@@ -1,7 +1,12 @@
-/** Makes a readable ledger from given bytes, for tests of the code that sends it. */
+/**
+ * Makes a readable ledger from the given bytes, for tests of the code that sends ledgers.
+ */
 import type { LedgerReading } from '../../src/exports/reading/read-ledger.ts';
 
-/** @param chunks called for each reading of the rows, which begins at the first byte */
+/**
+ * @param chunks called each time the rows are read; every reading begins at the first
+ *   byte
+ */
 export function readingOf(
   chunks: () => AsyncIterable<Buffer>,
   parts: Partial<LedgerReading> = {},

@@ -5,7 +5,10 @@
 import { randomUUID } from 'node:crypto';
 import type { Pool } from 'pg';
 
-/** A row by the names of its columns; columns that are not named get their defaults. */
+/**
+ * A row, keyed by the names of its columns; columns that are not named get their
+ * defaults.
+ */
 export type Row = Readonly<Record<string, unknown>>;
 
 const DAY_MS = 86_400_000;
@@ -246,7 +249,10 @@ export async function listAgain(
   );
 }
 
-/** Makes a schedule count from an instant on; removes it if no instant is given. */
+/**
+ * Sets the instant from which a schedule counts; removes the schedule if no instant is
+ * given.
+ */
 export async function setScheduleSince(
   pool: Pool,
   name: string,
@@ -310,7 +316,7 @@ export async function startRunBefore(
   );
 }
 
-/** Makes a run look as if it was queued, and ended, this many days ago. */
+/** Makes a run look as if it had been queued, and had ended, this many days ago. */
 export async function ageFinishedRun(
   pool: Pool,
   runId: string,
@@ -343,7 +349,7 @@ export async function setPublicationSeq(
 
 /**
  * Changes the warehouse's id, so that the objects of a store belong to another mirror, or
- * to this one again.
+ * belong to this one again.
  */
 export async function setWarehouseId(
   pool: Pool,
@@ -361,7 +367,7 @@ export async function keepWorkersAlive(pool: Pool): Promise<void> {
   );
 }
 
-/** Makes registered workers silent for as long as given. */
+/** Makes registered workers look as if they had been silent for this long. */
 export async function silenceWorkers(
   pool: Pool,
   silentMs: number,
@@ -388,7 +394,7 @@ export async function emptyLake(pool: Pool): Promise<void> {
   );
 }
 
-/** Lets all leases of exports run out, like those of a dead worker. */
+/** Makes all leases of exports expire, like those of a dead worker. */
 export async function endExportLeases(pool: Pool): Promise<void> {
   await pool.query(
     `update mirror.exports set lease_until = '2000-01-01' where lease_until is not null`,

@@ -80,7 +80,7 @@ export interface HeldRange {
   readonly isEmpty: boolean;
 }
 
-/** Returns what is known of ledgers, by party and time. */
+/** Returns the covered ranges of ledgers, sorted by party and time. */
 export async function coveredRanges(pool: Pool): Promise<HeldRange[]> {
   const { rows } = await pool.query<HeldRange>(
     `select party_id as "partyId", asset_id as "assetId", from_time as from, to_time as to, open,
@@ -118,14 +118,14 @@ export async function publicationStates(pool: Pool): Promise<string[]> {
 export interface HeldExport {
   readonly partyId: string;
   readonly assetId: string | null;
-  /** The number of failures since it last succeeded. */
+  /** The number of failures since the export last succeeded. */
   readonly attempts: number;
   readonly isQuarantined: boolean;
   readonly reason: { readonly code?: string } | null;
   readonly idleNights: number;
   readonly isAsked: boolean;
   readonly isAtSource: boolean;
-  /** True if the export limit has refused it, and it will try again. */
+  /** True if the export limit has refused the export, which will be tried again. */
   readonly waitsForLimit: boolean;
   readonly leaseUntil: Date | null;
 }

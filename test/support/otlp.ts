@@ -1,6 +1,6 @@
 /**
- * Reads the counters from OTLP in protobuf, by the wire format alone, so that it is
- * independent of the library that wrote it. Field numbers are those of OpenTelemetry's
+ * Reads counters from OTLP in protobuf by the wire format alone, so that this code is
+ * independent of the library that wrote them. Field numbers are those of OpenTelemetry's
  * metrics.proto.
  */
 

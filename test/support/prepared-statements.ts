@@ -1,11 +1,11 @@
 /**
- * Prepares a declared statement at a server, and compares the columns that the server
+ * Prepares a declared statement on a server, and compares the columns that the server
  * reports with the declared ones. Nothing is executed.
  */
 import type { Client, FieldDef, Submittable } from 'pg';
 import type { DeclaredStatement } from './sql-statements.ts';
 
-/** The declared type by the id of Postgres' own types. */
+/** The declared type for the id of each Postgres type. */
 const TYPE_OF_OID: Readonly<Record<number, string>> = {
   16: 'boolean',
   17: 'bytes',
@@ -72,8 +72,8 @@ async function compare(
 }
 
 /**
- * Whether the field is a column of a table that takes null; of an expression Postgres
- * does not say.
+ * Whether the field is a table's column that accepts null. For an expression, Postgres
+ * does not report this.
  */
 async function takesNull(
   client: Client,

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { waitFor } from './wait-for.ts';
 
 /**
- * The most output that is kept: enough for any failing test, and a limit for a child that
+ * Maximum output that is kept: enough for any failing test, but limited in case a child
  * never stops printing.
  */
 const OUTPUT_CHARS_MAX = 1_000_000;
@@ -104,8 +104,8 @@ export class Child implements AsyncDisposable {
   }
 
   /**
-   * Closes stdout like a reader that has read enough: what the child writes from now on
-   * meets a broken pipe.
+   * Closes stdout like a reader that has read enough: from now on, the child writes to a
+   * broken pipe.
    */
   closeStdout(): void {
     this.#process.stdout?.destroy();

@@ -1,7 +1,7 @@
 /**
- * fast-check with a seed. Every local run tries other values, but CI always uses the same
- * seed, so that a change is not refused for an older fault. A failed run prints its seed;
- * `SEED=… npx vitest run <file>` repeats it.
+ * fast-check with a seed. Every local run tries different values, but CI always uses the
+ * same seed, so that a change does not fail because of an older fault. A failed run
+ * prints its seed; `SEED=… npx vitest run <file>` repeats it.
  */
 import * as fc from 'fast-check';
 

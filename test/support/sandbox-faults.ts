@@ -31,11 +31,11 @@ export interface Misbehaviour {
    */
   delayMs?: number;
   /**
-   * Nothing else happens until this is settled. A test uses it to hold a request until it
-   * has seen what it waits for.
+   * Nothing else happens until this is settled. With it, a test holds a request until it
+   * has observed what it is waiting for.
    */
   until?: Promise<unknown>;
-  /** The whole answer, in place of the service's. */
+  /** The whole answer, which replaces the service's. */
   answer?: {
     status: number;
     body: string;
@@ -56,7 +56,7 @@ export interface Misbehaviour {
 
 export type Fault = (request: SandboxRequest) => Misbehaviour | undefined;
 
-/** How a network serves every export, if that differs from the real service. */
+/** The ways in which a network serves every export differently from the real service. */
 export interface ExportHabits {
   /**
    * The form of an export: raw CSV, as the service sends it, or the messages that its
@@ -110,7 +110,7 @@ export function readRequest(
 }
 
 /**
- * Waits as long as the fault demands.
+ * Waits for as long as the fault specifies.
  * @throws once the client has disconnected
  */
 export async function holdBack(
@@ -188,7 +188,7 @@ function* piecesUpTo(
 }
 
 /**
- * Yields the pieces as messages, one per line; the first one contains the response's
+ * Yields the chunks as messages, one per line; the first one contains the response's
  * metadata.
  */
 function* asMessages(pieces: Iterable<Buffer>): Generator<Buffer> {
@@ -205,7 +205,7 @@ function* asMessages(pieces: Iterable<Buffer>): Generator<Buffer> {
 }
 
 /**
- * Yields the pieces and then an error, with no line end between them; the answer ends as
+ * Yields the chunks and then an error, with no line end between them; the answer ends as
  * if it had succeeded.
  */
 function* endingInError(
@@ -221,8 +221,8 @@ function enveloped(error: ServiceError): string {
 }
 
 /**
- * Sends an answer up to a given byte. Then the connection breaks, or falls silent until
- * the client disconnects.
+ * Sends an answer up to a given byte. Then the connection breaks, or nothing more is sent
+ * until the client disconnects.
  */
 export async function sendBroken(
   request: IncomingMessage,

@@ -1,7 +1,6 @@
 /**
- * The truth about the sandbox network, read without its interface, so that a copy made
- * through the interface can be compared with it. It is computed from the movements, not
- * from what was served.
+ * The truth about the sandbox network, which a copy made through the network's interface
+ * can be compared with. It is computed from the movements and not from what was served.
  */
 import { createHash } from 'node:crypto';
 import { DAY_MICROS, formatInstant, type Micros } from '../../src/time/time.ts';
@@ -183,8 +182,8 @@ export class Truth {
           : Math.min(head, chain.firstFrom(window.to) - 1),
     };
     for (const movement of this.#network.movementsOfPair(party, blocks)) {
-      // Release 0.71.4 exports only what leaves the party; later releases also export
-      // what comes in.
+      // Release 0.71.4 exports only outgoing entries; later releases also export incoming
+      // ones.
       const isMeant =
         this.#network.settings.release !== '0.71.4' &&
         movement.to.owner === party;

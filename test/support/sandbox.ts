@@ -25,8 +25,8 @@ import { Truth } from './sandbox-truth.ts';
 
 export interface SandboxOptions extends ServedOptions, ExportHabits {
   /**
-   * What happens to a release that a request with an end but without a start kills.
-   * 'connection': only that answer breaks off; 'crash': the whole sandbox stops
+   * What happens if the release is one that crashes on a request with an end but no
+   * start. 'connection': only that answer breaks off; 'crash': the whole sandbox stops
    * answering, as the real node does.
    */
   readonly onFatalQuestion?: 'connection' | 'crash';
@@ -34,16 +34,15 @@ export interface SandboxOptions extends ServedOptions, ExportHabits {
 
 export interface Sandbox extends Served {
   /**
-   * Advances the network: blocks are made, and what happens in them is served from now
-   * on.
+   * Advances the network: blocks are produced, and their contents are served from now on.
    */
   readonly advance: (durationMs: number) => void;
   readonly truth: Truth;
   readonly requests: RequestCounts;
   readonly faults: Faults;
   /**
-   * The number of requests so far that would kill a node of this release: those with an
-   * end but without a start.
+   * The number of requests so far that would crash a node of this release: those with an
+   * end but no start.
    */
   readonly fatalQuestions: () => number;
 }
@@ -138,7 +137,7 @@ export async function startSandbox(
 
 /**
  * The faults of a sandbox, tried in the order in which they were added; the first match
- * counts.
+ * wins.
  */
 export class Faults {
   readonly #faults = new Set<Fault>();

@@ -1,5 +1,5 @@
 /**
- * Finds every statement that the sources declare with `statement(…)`, and works out its
+ * Finds every statement that the sources declare with `statement(…)`, and derives its
  * text without running it: fragments made with `sql` are inlined, both branches of a
  * condition become two variants, and every other value becomes a parameter, as Kysely
  * does it.
@@ -103,8 +103,8 @@ function numbered(text: string): string {
 }
 
 /**
- * Thrown when a constant is met whose value depends on a name, such as `TABLES[list]`, and
- * no name was chosen yet for constants with these names.
+ * Thrown at a constant whose value depends on a name, such as `TABLES[list]`, if no name
+ * has been chosen yet for the constants with these names.
  */
 class Undecided extends Error {
   readonly keys: readonly string[];
@@ -118,8 +118,8 @@ class Undecided extends Error {
 class Reader {
   readonly #files: Map<string, SourceFile>;
   /**
-   * The name chosen for the constants with the same names: `TABLES[list]` and `KEYS[list]`
-   * are of one list.
+   * The name chosen for the constants with the same names: `TABLES[list]` and
+   * `KEYS[list]` refer to the same list.
    */
   #chosen: ReadonlyMap<string, string> = new Map();
 
@@ -239,7 +239,7 @@ class Reader {
 
   /**
    * Whether a condition such as `list === 'parties'` holds for the chosen names.
-   * @returns undefined if nothing was chosen that it depends on
+   * @returns undefined if it depends on nothing that was chosen
    */
   #isChosen(condition: Node): boolean | undefined {
     const value = unwrap(condition);
@@ -274,7 +274,7 @@ class Reader {
     if (found?.node.type === 'AssignmentPattern') {
       return this.#fragment(child(found.node, 'right'), file, bindings);
     }
-    // A fragment that the caller passes: any condition will do.
+    // The caller passes this fragment, so any condition will do.
     if (found !== undefined && FRAGMENT_TYPE.test(annotation(found.node, file)))
       return ['true'];
     return undefined;

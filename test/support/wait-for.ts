@@ -5,8 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const POLL_MS = 10;
 /**
- * The longest wait. It only ends a wait that would never succeed, so it need not be
- * short.
+ * The longest wait. It only matters for a wait that would never succeed, so it need not
+ * be short.
  */
 const WAIT_MAX_MS = 120_000;
 

@@ -1,9 +1,9 @@
-/** Readings of a long ledger that tell how far their readers have come. */
+/** Readings of a long ledger that record how far their readers have got. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** One reading of the ledger. */
 export interface WatchedReading {
-  /** How many bytes it has handed out. */
+  /** How many bytes the reading has handed out. */
   readonly bytes: number;
   readonly isOver: boolean;
 }
@@ -12,11 +12,13 @@ export interface WatchedReadings {
   readonly readings: readonly WatchedReading[];
   /** Begins a reading. */
   readonly rows: () => AsyncGenerator<Buffer>;
-  /** Whether a reading hands out nothing more. */
+  /** Whether a reading has stopped handing out bytes. */
   readonly standsStill: (index: number) => Promise<boolean>;
 }
 
-/** @param chunks called for each reading, which begins at the first byte */
+/**
+ * @param chunks called for each reading; every reading begins at the first byte
+ */
 export function watchReadings(chunks: () => Iterable<Buffer>): WatchedReadings {
   const readings: { bytes: number; isOver: boolean }[] = [];
   return {

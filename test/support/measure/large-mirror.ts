@@ -1,7 +1,7 @@
 /**
- * Fills a mirror as years of nights would leave it, with statements alone, for queries
- * whose cost could grow with it. A fifth of the parties have entries, the first party a
- * twentieth of all entries; one nightly run is half finished.
+ * Fills a mirror as years of nights would leave it, using only SQL statements, for tests
+ * of queries whose cost could grow with the mirror. A fifth of the parties have entries,
+ * the first party has a twentieth of all entries, and one nightly run is half finished.
  */
 import type { Pool } from 'pg';
 import { ensurePartitions } from '../../../src/warehouse/store/copy-sink.ts';
@@ -130,7 +130,7 @@ async function fillEntries(pool: Pool): Promise<void> {
 }
 
 /**
- * Adds a year of nights with the runs that they began; the last one is half finished.
+ * Adds a year of nights with their runs; the last one is half finished.
  * @returns the unfinished run
  */
 async function fillRuns(pool: Pool): Promise<string> {

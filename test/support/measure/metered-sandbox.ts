@@ -1,4 +1,4 @@
-/** A small network whose answers are counted, for nights that bring little news. */
+/** A small network whose answers are counted, for nights in which little is new. */
 import { type Sandbox, startSandbox } from '../sandbox.ts';
 import { openMeter, type TrafficMeter } from './traffic-meter.ts';
 
@@ -8,7 +8,10 @@ export interface MeteredSandbox {
   readonly meter: TrafficMeter;
 }
 
-/** The sandbox has a checkpoint each hour. Both end with the stack. */
+/**
+ * Starts the sandbox, which has a checkpoint each hour, and the meter. Both end with the
+ * stack.
+ */
 export async function startMeteredSandbox(
   stack: AsyncDisposableStack,
 ): Promise<MeteredSandbox> {

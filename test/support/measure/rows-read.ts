@@ -1,6 +1,6 @@
 /**
- * Counts the rows that statements read, by Postgres's own counters. A cost that grows
- * with the tables shows in them on any machine.
+ * Counts the rows that statements read, by Postgres's own counters. They reveal a cost
+ * that grows with the tables on any machine.
  */
 import { sql } from 'kysely';
 import type { Database } from '../../../src/postgres/database.ts';

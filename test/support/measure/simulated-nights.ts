@@ -13,8 +13,8 @@ import { startSandbox, type Sandbox } from '../sandbox.ts';
 const DAY_MS = 86_400_000;
 const LOOK_MS = 50;
 /**
- * Columns with times of the database's clock, for data that are kept for a time or depend
- * on their age.
+ * Columns with times from the database's clock, for data that is kept for a limited time
+ * or whose treatment depends on its age.
  */
 const AGED: Readonly<Record<string, readonly string[]>> = {
   runs: ['queued_at', 'started_at', 'heartbeat_at', 'finished_at'],
@@ -26,8 +26,8 @@ const AGED: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * Starts a network whose parties all exist from the first night on and make an entry or
- * more nearly every day.
+ * Starts a network whose parties all exist from the first night on and have at least one
+ * entry nearly every day.
  */
 export function startBusyNetwork(parties: number): Promise<Sandbox> {
   return startSandbox({
@@ -80,7 +80,7 @@ export async function passNight(
 
 /**
  * Counts the rows of every table, including those of the queues; the partitions of a
- * table are added up.
+ * table count as one.
  */
 export async function countRows({
   warehouse: { pool },

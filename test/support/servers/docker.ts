@@ -1,5 +1,5 @@
 /**
- * Checks whether a Docker daemon answers, in at most half a second, before its library is
+ * Checks within half a second whether a Docker daemon answers, before Docker's library is
  * loaded.
  */
 import { existsSync } from 'node:fs';

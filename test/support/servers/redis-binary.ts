@@ -13,8 +13,8 @@ import { unpackDebian, unpackedEnv } from '../stores/debian-packages.ts';
 export interface RedisCommand {
   readonly command: string;
   /**
-   * Arguments before the options of redis-server. The stand-in understands those options
-   * as far as it needs to.
+   * Arguments before the options of redis-server. The stand-in accepts those options but
+   * uses only the ones that it needs.
    */
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
@@ -26,8 +26,8 @@ const run = promisify(execFile);
 const PROBE_TIMEOUT_MS = 5_000;
 
 /**
- * Chooses once for the whole run. The keeper of servers calls this and passes the result
- * to the test files.
+ * Chooses once for the whole run. The server keeper calls this and passes the result to
+ * the test files.
  */
 export async function chooseRedis(): Promise<RedisCommand> {
   let reason = 'none on the PATH, and the unpacked one does not start';

@@ -50,7 +50,7 @@ export class RedisProcess implements AsyncDisposable {
     return join(this.#dir, 'dump.rdb');
   }
 
-  /** Starts the server with its dump, and after the first time on the same port. */
+  /** Starts the server with its dump; after the first start, always on the same port. */
   async start(): Promise<void> {
     if (this.#child?.isRunning === true) return;
     for (let attempt = 1; ; attempt += 1) {
@@ -70,7 +70,7 @@ export class RedisProcess implements AsyncDisposable {
     await this.#child?.end('SIGTERM');
   }
 
-  /** Kills the server with -9: data written after the last dump are lost. */
+  /** Kills the server with -9: data written after the last dump is lost. */
   async kill(): Promise<void> {
     await this.#child?.end('SIGKILL');
   }
@@ -116,12 +116,15 @@ export class RedisProcess implements AsyncDisposable {
   }
 }
 
-/** The ports that this process was given: no two of its servers are to share one. */
+/**
+ * The ports that this process has been given, because no two of its servers may share
+ * one.
+ */
 const given = new Set<number>();
 
 /**
  * Returns a port that nothing listens on. The system may offer a port again as soon as it
- * is free, so one that was returned before is left out.
+ * is free, so ports that were returned before are excluded.
  */
 export async function freePort(): Promise<number> {
   for (;;) {

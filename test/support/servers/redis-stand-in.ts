@@ -1,6 +1,6 @@
 /**
- * Understands redis-server's `--port` and prints its line of readiness, so that both can
- * be started alike.
+ * Accepts redis-server's `--port` and prints the same line when it is ready, so that both
+ * can be started in the same way.
  */
 import { parseArgs } from 'node:util';
 import { createRedisServer } from 'js-redis-server';

@@ -1,6 +1,6 @@
 /**
- * How a test file requests a server from the keeper of servers (global-setup.ts), of
- * which each test run has one.
+ * Lets a test file request a server from the server keeper (global-setup.ts). Each test
+ * run has one keeper.
  */
 import { inject } from 'vitest';
 import type { RedisCommand } from './redis-binary.ts';

@@ -1,6 +1,6 @@
 /**
- * A proxy whose open connections can go dead as after a lost route: nothing gets through,
- * and neither end is notified. It can also make the whole service unreachable.
+ * A proxy whose open connections can go dead, as if their route were lost: nothing gets
+ * through, and neither end is notified. It can also make the whole service unreachable.
  */
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
@@ -41,14 +41,15 @@ export class SilentProxy implements AsyncDisposable {
   }
 
   /**
-   * From now on, loses everything on the connections that are open now; new ones work.
+   * From now on, loses everything sent over the connections that are currently open; new
+   * ones work.
    */
   loseAll(): void {
     for (const line of this.#lines) line.isDead = true;
   }
 
   /**
-   * Behaves like a service that has ended: connections break, and new ones are refused
+   * Behaves like a service that has stopped: connections break, and new ones are refused
    * until `comeBack`.
    */
   async goAway(): Promise<void> {

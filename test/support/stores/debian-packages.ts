@@ -30,7 +30,7 @@ export async function unpackDebian(
   try {
     await unpack(await download(packages, work), join(work, 'root'));
     // The rename makes the folder appear whole or not at all. If another run was faster,
-    // its folder is as good.
+    // its folder is just as good.
     await rename(join(work, 'root'), root).catch((error: unknown) => {
       if (!existsSync(root)) throw error;
     });
@@ -42,7 +42,7 @@ export async function unpackDebian(
 
 /**
  * Downloads the packages with apt, which reads this machine's own list of packages to
- * find out what is lacking, and keeps its state in our folder.
+ * find out what is missing, and which keeps its state in our folder.
  */
 async function download(
   packages: readonly string[],
@@ -120,7 +120,7 @@ export async function unpackedEnv(
 }
 
 /**
- * Returns the cache folder, shared by all of this user's checkouts, or one below the
+ * Returns the cache folder, shared by all of this user's checkouts, or one in the
  * temporary folder.
  */
 export async function cacheFolder(): Promise<string> {

@@ -1,7 +1,7 @@
 /**
- * A double of the S3 protocol, not an S3 server: it keeps objects in memory, has as much
- * of the interface as the mirror uses, and is strict where real servers are strict
- * (signatures, checksums, conditions).
+ * A double of the S3 protocol, not an S3 server: it keeps objects in memory, implements
+ * as much of the interface as the mirror uses, and is strict where real servers are
+ * strict (signatures, checksums, conditions).
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -69,7 +69,8 @@ interface Call {
  * Decides what goes wrong before or after a call is carried out. An S3 error code is
  * returned instead of the answer; with a leading 200 its status is 200, as may happen in
  * the last call for a large file. `lose` breaks the connection, `cut` breaks it in the
- * middle of an answer, `cut 1024` behind 1,024 bytes of it, and `hang` stops answering.
+ * middle of an answer, `cut 1024` after 1,024 bytes of the answer, and `hang` stops
+ * answering.
  */
 export type S3Fault = (
   call: Call,
@@ -107,14 +108,15 @@ export class S3Double implements AsyncDisposable {
   /** The prefixes of all listings that were requested. */
   readonly listed: string[] = [];
   fault: S3Fault | undefined;
-  /** The credentials that it accepts. */
+  /** The credentials that the double accepts. */
   credentials = CREDENTIALS;
   /** The number of keys on a page of a listing; S3 has 1,000. */
   pageKeys = 100;
-  /** How it treats If-None-Match: real stores of all three kinds exist. */
+  /** How the double treats If-None-Match. There are real stores of all three kinds. */
   conditions: ConditionSupport = 'honoured';
   /**
-   * Whether it supports x-amz-checksum-sha256. AWS does; Ceph 16 and Swift 2.30 do not.
+   * Whether the double supports x-amz-checksum-sha256. AWS does; Ceph 16 and Swift 2.30
+   * do not.
    */
   knowsChecksums = true;
   readonly #server = createServer(

@@ -1,6 +1,6 @@
 /**
- * A proxy in front of a store that speaks HTTP. It can lose answers, flip bits on the
- * way, refuse calls as S3 does, and serve TLS.
+ * A proxy in front of a store that speaks HTTP. It can lose answers, flip bits in
+ * transit, refuse calls as S3 does, and serve TLS.
  */
 import { once } from 'node:events';
 import {
@@ -96,8 +96,8 @@ export class StoreProxy implements AsyncDisposable {
       path,
       headers: { ...headers, 'content-length': body.length },
     });
-    // An error before the answer fails the call below. An error after it does not matter:
-    // Swift sends a body after the answer to a HEAD.
+    // An error before the answer makes the call below fail. An error after it does not
+    // matter: Swift sends a body after the answer to a HEAD.
     sent.on('error', () => undefined);
     sent.end(body);
     const [answered] = (await once(sent, 'response')) as [IncomingMessage];

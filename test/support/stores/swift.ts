@@ -61,7 +61,7 @@ async function makeBucket(client: S3Client, bucket: string): Promise<boolean> {
     return true;
   } catch (error) {
     if (!(error instanceof S3ServiceException)) throw error;
-    // A bucket that was made although the answer was a 503.
+    // The bucket was created by an earlier call although its answer was a 503.
     if (error.name === 'BucketAlreadyOwnedByYou') return true;
     if (error.$metadata.httpStatusCode === 503) return false;
     throw error;
@@ -86,7 +86,7 @@ class Swift extends UnpackedStore {
     for (const name of SERVERS) this.#server(name);
     await this.startGateway();
     const client = rawClient(this);
-    // The proxy is well before the servers behind it are, and answers 503 until then.
+    // The proxy is ready before the servers behind it, and answers 503 until they are.
     await waitFor(() => makeBucket(client, this.bucket), {
       what: 'the servers behind the proxy',
     });
@@ -184,7 +184,7 @@ ${PLAIN_FILTERS.map((name) => `[filter:${name}]\nuse = egg:swift#${name}\n`).joi
 }
 
 /**
- * A launcher for the servers: they look for swift.conf in /etc before they read which
+ * A launcher for the servers, which look for swift.conf in /etc before they read which
  * folder to use.
  */
 const LAUNCHER = `import runpy, sys
