@@ -4,9 +4,9 @@
  * `bench/` is a benchmark; its folders contain the parts that they share.
  *
  * `npm run bench -- all --quick` is the check before a release: it runs the short forms
- * of `bench/world/quick-plan.ts`, and prints their verdicts as one table. Whatever runs
- * more than one benchmark prints that table at the end; a benchmark that crashes is one of
- * its rows. The exit code is 1 if anything falls short.
+ * of `bench/world/quick-plan.ts`, and prints their verdicts as one table. Every call that
+ * runs more than one benchmark prints that table at the end, with a row for each
+ * benchmark that crashed. The exit code is 1 if anything falls short.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -25,8 +25,8 @@ import {
 const FOLDER = resolve(import.meta.dirname, '../bench');
 const env = { MALLOC_ARENA_MAX: '2', ...process.env };
 /**
- * The longest that one short form may take. None needs half of it on quiet cores: one
- * that hangs must not keep the others from being measured.
+ * Maximum duration of one short form. None needs half of it on quiet cores, but one that
+ * hangs must not keep the others from being measured.
  */
 const QUICK_MS_MAX = 300_000;
 /** How long a benchmark may take to stop its servers when it is ended. */
@@ -39,7 +39,7 @@ const names = files
   .filter((file) => file.endsWith('.ts'))
   .map((file) => file.slice(0, -'.ts'.length));
 const given = process.argv.slice(2);
-// `pages` is a benchmark, and a part of `api`.
+// `pages` is both a benchmark and a part of `api`.
 const isPart = (word: string): boolean =>
   word === 'pages' && given.includes('api') && given[0] !== word;
 const isName = (word: string): boolean => names.includes(word) && !isPart(word);
@@ -65,8 +65,8 @@ if (plan.length > 1) {
 if (!isEverythingMet(ended)) process.exitCode = 1;
 
 /**
- * Runs one benchmark to its end. Its own rows go to standard error if the table of all is
- * what the caller wants on standard output.
+ * Runs one benchmark to its end. Its own rows go to standard error if the caller wants
+ * only the common table on standard output.
  */
 async function run({ bench, args }: Planned): Promise<Ended> {
   const rows = plan.length > 1 ? process.stderr : process.stdout;

@@ -1,6 +1,6 @@
 /**
  * The order of the docs. `docs/README.md` is its only source: the pages are read in the
- * order in which it links to them. A page that is a list of pages itself, like that of
+ * order in which it links to them. A page that is itself a list of pages, like that of
  * the decisions, is followed by the pages that it links to.
  */
 import { readFileSync } from 'node:fs';
@@ -12,20 +12,22 @@ export interface Chapter {
   readonly path: string;
   readonly title: string;
   /**
-   * The heading of the contents that the page stands under, like "Run it". The contents
-   * themselves stand under none, which is ''.
+   * The heading in the contents under which the page is listed, like "Run it". For the
+   * contents page itself, it is ''.
    */
   readonly part: string;
 }
 
 /** The first page, which is also the table of contents. */
 const CONTENTS = 'docs/README.md';
-/** Lists of pages: the book has the listed pages right after them. */
+/** Lists of pages; in the book, the listed pages follow right after their list. */
 const LISTS = ['docs/decisions/README.md'];
 /** The rule and the line of links at the foot of a page. */
 const FOOT = /\n+---\n\n\[All pages\]\([^)]*\)[^\n]*\n*$/;
 
-/** @returns every page that has a place in the book, in the order of reading */
+/**
+ * @returns every page of the book, in reading order
+ */
 export function readBook(): Chapter[] {
   return [
     { path: CONTENTS, title: titleOf(readFromRoot(CONTENTS)), part: '' },

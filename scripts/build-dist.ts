@@ -2,8 +2,8 @@
  * Writes `dist/`: the sources with their types stripped. Only the package needs it,
  * because Node strips no types below node_modules. Lines and columns stay the same.
  *
- * Kysely becomes one file of it. It consists of 255 modules, which take Node 100 ms to
- * load at each start of a command that opens the database; one file takes 7 ms.
+ * Kysely is bundled into one file. Node takes 100 ms to load its 255 modules, each time a
+ * command that opens the database starts; one file takes 7 ms.
  */
 import {
   copyFile,
@@ -23,7 +23,7 @@ const SOURCES = ['src', 'jobs', 'migrations'];
 /** Matches a relative path in quotes, in an import or as the script of a thread. */
 const RELATIVE_TS = /(['"])((?:\.{1,2}\/)?[\w./-]+)\.ts\1/g;
 
-/** The library that becomes one file, and that file below `dist/`. */
+/** The library that is bundled, and the path of the bundle below `dist/`. */
 const BUNDLED = 'kysely';
 const BUNDLE = 'bundled/kysely.js';
 

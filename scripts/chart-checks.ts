@@ -1,8 +1,8 @@
 /**
- * Checks what the chart renders for other people's clusters: OpenShift's default policy;
- * an operator's labels, environment, volumes and certificates; and a network policy that
- * admits the ingress controller and the monitors. Each check reads the manifests that
- * Helm wrote.
+ * Checks what the Helm chart renders for other people's clusters: OpenShift's default
+ * policy; an operator's labels, environment, volumes and certificates; and a network
+ * policy that admits the ingress controller and the monitors. Each check reads the
+ * manifests that Helm wrote.
  */
 import { expect } from './steps.ts';
 

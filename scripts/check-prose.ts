@@ -1,7 +1,8 @@
 /**
- * Finds phrases that make a reader stop, in comments, docs and messages, by the patterns
- * of docs/style.md. It knows only a few patterns that are certainly wrong; a reviewer
- * judges the rest. `node scripts/check-prose.ts` prints `file:line: phrase (advice)`.
+ * Finds phrases that make a reader stop, in comments, docs and messages, using the
+ * patterns in docs/style.md. It knows only a few patterns that are certainly wrong; a
+ * reviewer judges the rest. `node scripts/check-prose.ts` prints `file:line: phrase
+ * (advice)`.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -14,8 +15,8 @@ interface Pattern {
 }
 
 /**
- * The most phrases allowed: those left from before this check existed. Lower the number
- * with every edit; never raise it.
+ * Maximum number of phrases allowed: those left from before this check existed. Lower the
+ * number with every edit; never raise it.
  */
 const FOUND_MAX = 0;
 

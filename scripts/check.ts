@@ -23,8 +23,7 @@ const ROOT = resolve(import.meta.dirname, '..');
 const STEP_TIMEOUT_MS = 5 * 60_000;
 const OUTPUT_CHARACTERS_MAX = 20_000;
 /**
- * Listed one by one, because a linter that is given the root also follows the links in
- * it.
+ * Listed one by one, because a linter that is given the root follows the links in it too.
  */
 const LINTED = ['src', 'jobs', 'migrations', 'test', 'bench', 'scripts', 'bin'];
 /** Printed, with exit code 0, when the type-aware half of the linter crashes. */
@@ -101,8 +100,8 @@ async function checkLock(): Promise<Outcome> {
 }
 
 /**
- * Checks that the lock and the settings name no registry: they would work only where it
- * can be reached.
+ * Checks that the lock and the settings name no registry: they would work only where that
+ * registry can be reached.
  */
 async function checkRegistries(): Promise<Outcome> {
   const lock = await readFile(join(ROOT, 'package-lock.json'), 'utf8');

@@ -1,12 +1,12 @@
 /**
  * Reads the tables of docs/glossary.md as a script of the console, which explains each
- * word where it stands. The docs themselves are not shipped with the program.
+ * word where it appears. The docs themselves are not shipped with the program.
  */
 
 /**
  * Returns the meaning of each word. A row of several words, such as `rate limit, export
- * limit`, gives each of them its meaning. The table of older names is left out: its rows
- * name a current word, not a meaning.
+ * limit`, gives each of them the same meaning. The table of older names is left out: its
+ * rows name a current word, not a meaning.
  * @param page the text of docs/glossary.md
  */
 export function readGlossary(page: string): Readonly<Record<string, string>> {

@@ -1,6 +1,6 @@
 /**
- * Starts a mirror of a sandbox, as users run it, and waits for its first complete night;
- * for commands that check it from outside.
+ * Starts a mirror of a sandbox, as users run it, and waits for its first complete night.
+ * Used by commands that check a mirror from outside.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,7 +1,7 @@
 /**
  * `npm run package [-- FOLDER]`: builds the package as users install it. `npm pack` alone
- * would leave out `dist/`: `.npmrc` lets no script run by itself, so this does what a
- * hook would do.
+ * would leave out `dist/`: `.npmrc` disables lifecycle scripts, so this command does what
+ * a hook would do.
  */
 import { rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';

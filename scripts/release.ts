@@ -1,7 +1,7 @@
 /**
- * `npm run release`: writes everything of a version below `release/`: the package, the
- * docs as a site, the checksums of both, and the notes. It publishes nothing; the last
- * line shows how to.
+ * `npm run release`: writes everything that belongs to a version below `release/`: the
+ * package, the docs as a site, the checksums of both, and the notes. It publishes
+ * nothing; its last line shows how to do that.
  */
 import { createHash } from 'node:crypto';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -33,7 +33,7 @@ export function notesOf(changelog: string, wanted: string): string {
   return section.slice(section.indexOf('\n')).trim();
 }
 
-/** Packs the site, with its folder, for those who read or serve the docs themselves. */
+/** Packs the site, with its folder, for people who read or serve the docs themselves. */
 export async function packDocs(folder: string): Promise<void> {
   const scratch = await mkdtemp(join(tmpdir(), 'ledger-mirror-docs-'));
   try {

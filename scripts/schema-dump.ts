@@ -1,14 +1,14 @@
 /**
  * Dumps the schema `mirror` as text, read from the catalog: the result of all migrations,
  * in an order that depends only on names. The text is compared and never executed.
- * `pg_dump` would have to be installed in the server's version.
+ * `pg_dump` is not used, because it would have to be installed in the server's version.
  */
 import { createHash } from 'node:crypto';
 import type { Pool, PoolClient } from 'pg';
 
 /**
- * The major version to dump on: catalog functions print the same thing differently in
- * others.
+ * The major version to dump on: catalog functions of other versions print the same thing
+ * differently.
  */
 export const DUMPED_MAJOR = 18;
 

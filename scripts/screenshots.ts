@@ -1,8 +1,8 @@
 /**
  * Takes the pictures in docs/images: a real mirror of a sandbox network, in a browser
- * window as operators see it. The earlier nights are written into the database, since
- * waiting for eleven weeks is out of the question; everything else the mirror did itself.
- * `node scripts/screenshots.ts [FOLDER]`
+ * window as operators see it. The earlier nights are written into the database, because
+ * nobody can wait eleven weeks for them; the mirror does everything else itself. `node
+ * scripts/screenshots.ts [FOLDER]`
  */
 import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -178,7 +178,7 @@ async function phone(url: string): Promise<void> {
   await take(view, 'console-phone');
 }
 
-/** Shows a ledger that could not be exported, and the button that deals with it. */
+/** Shows a ledger that could not be exported, and the button to request it again. */
 async function attention(url: string, app: App): Promise<void> {
   await app.warehouse.pool.query(
     `update mirror.exports set quarantined_at = now() - interval '4 hours', attempts = 5,

@@ -1,8 +1,8 @@
 /**
- * `npm run test:clients`: checks a live mirror with other people's clients. Lints its
- * interface document, generates a TypeScript and a Python client from it that order a
- * run, wait for it and read its result, and reads its views with psql and with Python
- * clients for BI.
+ * `npm run test:clients`: checks a live mirror with other people's clients. It lints the
+ * interface document, and generates a TypeScript and a Python client from it, which order
+ * a run, wait for it and read its result. It also reads the views with psql and with
+ * Python clients for BI.
  */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -55,8 +55,8 @@ const BI_PACKAGES = [
 ];
 /**
  * Reads every amount and the text column next to it. connectorx keeps ten decimals of 28
- * digits, so it refuses amounts of more than 18 digits, with either of two messages; it
- * must not change an amount.
+ * digits, so it refuses amounts of more than 18 digits, with one of two messages. What it
+ * must not do is change an amount.
  */
 const BI_CLIENTS = `
 import os

@@ -1,6 +1,7 @@
 /**
  * `npm run test:deploy`: checks the chart, the units, the rules and the dashboard, each
- * with the tool made for it. If a tool is not installed, it says so, and how to get it.
+ * with the tool made for it. If a tool is not installed, the check says so, and how to
+ * get it.
  */
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -72,7 +73,7 @@ const renderChart: Render = async (values, release, ...options) => {
   return succeed('helm', ['template', release ?? 'mirror', CHART, ...args]);
 };
 
-/** Checks of the chart for other people's clusters. */
+/** Checks of the Helm chart for other people's clusters. */
 const CHART_CHECKS: Readonly<
   Record<string, (render: Render) => Promise<void>>
 > = {

@@ -23,15 +23,15 @@ import { openVenv } from './venv.ts';
 const EXAMPLES = join(ROOT, 'deploy/examples');
 const ORCHESTRATORS = ['dagster==1.13.29', 'apache-airflow==3.3.2'];
 /**
- * A script that ends with the exit codes in a file, one per call, and prints a run's
- * document.
+ * A script that prints a run's document and exits with the next code from a file, one per
+ * call.
  */
 const PLAYER = `#!/bin/sh
 code=$(head -n 1 "$PLAYED"); sed -i 1d "$PLAYED"; echo called >> "$PLAYED.calls"
 [ "$code" = 75 ] || printf '{"runId":"run-7","verdict":"%s","evidence":{}}\\n' "$([ "$code" = 0 ] && echo complete || echo incomplete)"
 exit "$code"
 `;
-/** Ends with 0 if the asset was materialised; prints the text of a failure. */
+/** Exits with 0 if the asset was materialised; prints the text of each failure. */
 const MATERIALIZE = `
 import sys, dagster as dg
 from dagster_mirror import ledger_mirror

@@ -1,7 +1,7 @@
 /**
  * `npm run test:image`: tests the image and the compose files on a real Docker engine. If
- * none answers, or an image cannot be pulled, it says so. NODE_IMAGE, POSTGRES_IMAGE,
- * REDIS_IMAGE, S3_IMAGE and PROXY_IMAGE choose other images.
+ * no engine answers, or an image cannot be pulled, it says so. NODE_IMAGE,
+ * POSTGRES_IMAGE, REDIS_IMAGE, S3_IMAGE and PROXY_IMAGE choose other images.
  */
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';

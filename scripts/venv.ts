@@ -1,6 +1,6 @@
 /**
- * Creates Python environments for commands that check us with other projects' tools:
- * pinned, and outside the project.
+ * Creates Python environments for commands that test this project with other projects'
+ * tools. They are pinned, and outside the project.
  */
 import { existsSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';

@@ -1,6 +1,7 @@
 /**
  * Lint rules of this project: one statement does one thing. Assigning two values at once,
- * or assigning inside another expression, makes the reader align positions or look twice.
+ * or assigning inside another expression, makes the reader match up positions or look
+ * twice.
  */
 
 /** Places where an assignment or an increment is a statement of its own. */

@@ -1,4 +1,4 @@
-/** Writes the site: the pages, the files that they show or lead to, and the search. */
+/** Writes the site: the pages, the files that they show or link to, and the search. */
 import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { readBook, withoutFoot } from '../book.ts';
@@ -9,7 +9,10 @@ import { placeOf, repositoryAddress, type Site } from './places.ts';
 import { indexScript, libraryScript, searchDocuments } from './search-index.ts';
 
 const ASSETS = 'assets';
-/** A folder with this file was written by a build, which may empty it. */
+/**
+ * A folder that contains this file was written by a build, so the next build may empty
+ * it.
+ */
 const INDEX = join(ASSETS, 'search-index.js');
 
 interface Package extends Product {
@@ -55,7 +58,10 @@ export async function buildSite(folder: string): Promise<number> {
   return pages.length;
 }
 
-/** A mistyped folder must not cost anybody's files. */
+/**
+ * Empties the folder if a build wrote it. A mistyped folder must not cost anybody their
+ * files.
+ */
 async function emptyFolder(folder: string): Promise<void> {
   const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return [];

@@ -1,4 +1,4 @@
-/** The frame of each page: search, navigation, and the way to the neighbours. */
+/** The frame of each page: search, navigation, and links to the neighbouring pages. */
 import MarkdownIt from 'markdown-it';
 import type { Chapter } from '../book.ts';
 import type { Section } from './markdown.ts';
@@ -69,7 +69,7 @@ ${neighbours(chapter, book)}
 `;
 }
 
-/** Only the part of the shown page is open; on the first page, every part is. */
+/** Only the part with the shown page is open; on the first page, every part is. */
 function navigation(
   shown: Chapter,
   sections: readonly Section[],

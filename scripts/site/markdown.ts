@@ -1,6 +1,6 @@
 /**
- * Makes the HTML of one page from its Markdown. The headings get the ids that GitHub gives
- * them, so a link to a heading works here and there.
+ * Makes the HTML of one page from its Markdown. The headings get the ids that GitHub
+ * gives them, so a link to a heading works both here and on GitHub.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ export interface Section {
   readonly level: number | 'row';
   /** The heading, or the first cell of the row. */
   readonly heading: string;
-  /** The heading that a row stands below; '' for a heading. */
+  /** The heading above a row; '' for a heading. */
   readonly below: string;
   /** The words without marks, for the search. */
   readonly text: string;
@@ -29,14 +29,14 @@ export interface Section {
 export interface RenderedPage {
   readonly html: string;
   readonly sections: readonly Section[];
-  /** Files of docs/ that the page shows or leads to, by their paths from the root. */
+  /** Files of docs/ that the page shows or links to, by their paths from the root. */
   readonly files: readonly string[];
 }
 
 const markdown = new MarkdownIt();
 const { escapeHtml } = markdown.utils;
 
-// A box that scrolls sideways takes the focus, so that the keyboard can scroll it.
+// A box that scrolls sideways can be focused, so that the keyboard can scroll it.
 Object.assign(markdown.renderer.rules, {
   table_open: () => '<div class="table" tabindex="0"><table>\n',
   table_close: () => '</table></div>\n',
@@ -136,8 +136,8 @@ function uniqueId(anchor: string, taken: Map<string, number>): string {
 }
 
 /**
- * Points the links and pictures of a paragraph to their places on the site.
- * @returns the files that the site has to hold for them
+ * Points the links and pictures of a paragraph to their locations on the site.
+ * @returns the files that the site must contain for them
  */
 function leadToSite(inline: Token[], page: string, site: Site): string[] {
   const files: string[] = [];
@@ -164,8 +164,8 @@ function leadToSite(inline: Token[], page: string, site: Site): string[] {
 }
 
 /**
- * Turns one end of a link into text. The path stands behind the words of the link, because
- * they seldom say which file they mean.
+ * Turns one end of a link into text. The path is added after the words of the link,
+ * because they seldom say which file they mean.
  */
 function hide(token: Token, path?: string): void {
   token.type = 'html_inline';
@@ -174,8 +174,8 @@ function hide(token: Token, path?: string): void {
 }
 
 /**
- * Sets the picture's size. Without it, the text below jumps when the picture arrives, and
- * a link to a heading ends in the wrong place.
+ * Sets the picture's size. Without it, the text below jumps when the picture loads, and a
+ * link to a heading ends up in the wrong place.
  */
 function keepItsPlace(image: Token, path: string): void {
   if (!path.endsWith('.png')) return;

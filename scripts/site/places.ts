@@ -1,4 +1,4 @@
-/** Where the pages and files of the repository are on the site, and where a link leads. */
+/** Where the pages and files of the repository are on the site, and where a link goes. */
 import { statSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { ROOT } from '../steps.ts';
@@ -11,19 +11,24 @@ export interface Site {
   readonly repository: string | undefined;
 }
 
-/** Where a link of a page leads on the site. */
+/** Where a page's link goes on the site. */
 export type Target =
   | { readonly kind: 'address'; readonly href: string }
   /** The path of a file of docs/ that is not a page; the site holds a copy of it. */
   | { readonly kind: 'file'; readonly href: string; readonly path: string }
-  /** The site cannot lead there: nobody knows where the repository is. */
+  /** The site cannot link there, because the location of the repository is unknown. */
   | { readonly kind: 'unreachable'; readonly path: string };
 
 const DOCS = 'docs/';
-/** The folder of pages from outside docs/: security.md is there and here. */
+/**
+ * The folder for pages from outside docs/. It is needed because there is a security.md
+ * both inside and outside docs/.
+ */
 const OUTSIDE = 'repository';
 
-/** @returns the path below the site's folder of a page or a file of the repository */
+/**
+ * @returns the path of a page or file of the repository, relative to the site's folder
+ */
 export function placeOf(path: string): string {
   const place = path.startsWith(DOCS)
     ? path.slice(DOCS.length)
@@ -34,8 +39,8 @@ export function placeOf(path: string): string {
 }
 
 /**
- * Every address is relative to the page. So the site works below any path of a host, and
- * from a folder.
+ * Every address is relative to the page. The site therefore works below any path of a
+ * host, and from a folder.
  * @returns the address of a place as a page writes it
  */
 export function addressFrom(page: string, place: string): string {

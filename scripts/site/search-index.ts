@@ -1,7 +1,7 @@
 /**
- * The index that the search of the site reads. Each section of a page is a document of
- * its own, so that a result leads to the heading or the row of a table, and not to the top
- * of a long page.
+ * The index for the site's search. Each section of a page is a document of its own, so
+ * that a result leads to the heading or the row of a table, and not to the top of a long
+ * page.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -18,12 +18,14 @@ export interface SearchDocument {
   /** The title of the page. */
   readonly page: string;
   readonly heading: string;
-  /** Where the section stands, for readers: the page, and the heading of a row. */
+  /** Where the section is, for readers: the page, and the heading of a row. */
   readonly place: string;
   readonly text: string;
 }
 
-/** What the index and the page need in common; it is written beside the index. */
+/**
+ * The options that the index and the page must share; they are written next to the index.
+ */
 export const SEARCH_OPTIONS: Options<SearchDocument> = {
   fields: ['heading', 'page', 'text'],
   storeFields: ['heading', 'place'],
@@ -54,16 +56,21 @@ function whereItStands({ level, below }: Section, page: string): string {
   return below === '' || below === page ? page : `${page}: ${below}`;
 }
 
-/** @returns a script that sets SEARCH_INDEX: from a folder, a browser fetches no data */
+/**
+ * @returns a script that sets SEARCH_INDEX, because a browser fetches no data from a
+ *   folder
+ */
 export function indexScript(documents: readonly SearchDocument[]): string {
   const index = new MiniSearch(SEARCH_OPTIONS);
   index.addAll(documents);
-  // As a string, since a browser parses JSON several times as fast as a script.
+  // A string, because a browser parses JSON several times as fast as a script.
   const text = JSON.stringify({ options: SEARCH_OPTIONS, index });
   return `globalThis.SEARCH_INDEX = JSON.parse(${JSON.stringify(text)});\n`;
 }
 
-/** @returns the library as one script for browsers, with the terms that it comes under */
+/**
+ * @returns the library as one script for browsers, with its licence terms
+ */
 export function libraryScript(): string {
   const folder = join(ROOT, 'node_modules/minisearch');
   const terms = readFileSync(join(folder, 'LICENSE.txt'), 'utf8');

@@ -1,7 +1,7 @@
 /**
- * The search of the site. It loads the index and the library when a reader first enters
- * the field, so that reading costs neither. Both are scripts and not fetched data, because
- * a browser fetches nothing from a folder.
+ * The site's search. It loads the index and the library when a reader first enters the
+ * field, so that mere reading loads neither. Both are scripts and not fetched data,
+ * because a browser fetches nothing from a folder.
  */
 const { root } = document.currentScript.dataset;
 const search = document.querySelector('search');
@@ -16,9 +16,12 @@ const NOT_LOADED =
   'The search could not be loaded. Check the connection and type again.';
 const NOTHING_FOUND = 'No page has all of these words.';
 
-/** The index, from the first need of it on; nothing is kept of a failure. */
+/** The index, once it has been needed; a failure to load it is not kept. */
 let opening;
-/** Grows with each change of what is to be shown, so that a late answer knows it is late. */
+/**
+ * Increases whenever something else is to be shown, so that a late answer can tell that
+ * it is late.
+ */
 let changes = 0;
 
 function openIndex() {
@@ -45,7 +48,10 @@ function load(name) {
   });
 }
 
-/** Shows what the words in the field find, unless something else is shown meanwhile. */
+/**
+ * Shows the results for the words in the field, unless something else is shown in the
+ * meantime.
+ */
 async function show() {
   changes += 1;
   const change = changes;
@@ -64,7 +70,10 @@ async function show() {
   write(summaryOf(found.length), found.slice(0, SHOWN_MAX).map(resultOf));
 }
 
-/** Nobody means the words that make a question of it, and few sections have them. */
+/**
+ * Removes the filler words of a question: nobody searches for them, and few sections
+ * contain them.
+ */
 function withoutFillers(words) {
   return words.replaceAll(FILLERS, ' ').trim() || words;
 }
@@ -119,7 +128,7 @@ search.addEventListener('focusout', ({ relatedTarget }) => {
 });
 search.addEventListener('keydown', ({ key }) => {
   if (key !== 'Escape') return;
-  // In this order: the field shows its results when it gets the focus.
+  // This order matters: the field shows its results when it gets the focus.
   field.focus();
   close();
 });
