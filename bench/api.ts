@@ -1,7 +1,8 @@
 /**
- * Measures the speed of the read API, as ratios within one run: the compared things take
- * turns, and medians are taken over the rounds. `npm run bench -- api [--quick] [pages]
- * [stream] [hour] [night]`; takes about six minutes, four of them for the nights.
+ * Measures the speed of the read API, as ratios within one run: the things to compare
+ * take turns, and each result is a median over the rounds. `npm run bench -- api
+ * [--quick] [pages] [stream] [hour] [night]`; takes about six minutes, four of them for
+ * the nights.
  */
 import { globSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -28,9 +29,9 @@ import { median, openScratch } from './world/scratch-world.ts';
 
 const isQuick = process.argv.includes('--quick');
 const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
-/** The longest time for one hour of a large segment, to the last byte. */
+/** Maximum time to receive one hour of a large segment, to the last byte. */
 const HOUR_MS_MAX = 60;
-/** The least pages a second, compared with one bare query and its JSON. */
+/** Minimum pages per second, as a ratio to one bare query and its JSON. */
 const PAGE_RATIO_MIN = 0.7;
 const ROUNDS = isQuick ? 3 : 5;
 const PARTIES = 1_000_000;
@@ -40,7 +41,8 @@ const PAGES_A_ROUND = isQuick ? 40 : 100;
 const WHALE_ENTRIES = isQuick ? 200_000 : 600_000;
 const NIGHT_PARTIES = isQuick ? 100 : 300;
 /**
- * No pair of nights begins after this time, so that the section ends within four minutes.
+ * After this time, no further pair of nights begins, so that the section ends within four
+ * minutes.
  */
 const NIGHTS_MS = isQuick ? 60_000 : 180_000;
 const PAIRS_MIN = 3;
@@ -53,7 +55,7 @@ const { folder, connectionString } = await openScratch(stack);
 
 interface Times {
   readonly p50: number;
-  /** The time when nothing else needs the machine. */
+  /** The time that a call takes when nothing else needs the machine. */
   readonly p10: number;
 }
 
@@ -99,7 +101,8 @@ async function benchPages(): Promise<void> {
   const url = (cursor: string): string =>
     `${mirror.url}/api/v2/parties?pagination.first=${PAGE_ROWS}${cursor === '' ? '' : `&pagination.after=${cursor}`}`;
   const deepCursor = await cursorOfPage(url, DEEP_PAGE);
-  // Each walk requests the page after its last one, as a mirror of the list does.
+  // Each walk requests the page after its last one, as a client that mirrors the list
+  // does.
   const walk = (start: string): Walk => {
     let cursor = start;
     return {
@@ -273,7 +276,7 @@ function sizeOf(dir: string, file: string): number {
 }
 
 /**
- * Measures one hour of the largest ledger, which is read from the frames that hold it.
+ * Measures one hour of the largest ledger, which is read from the frames that contain it.
  */
 async function benchHour(): Promise<void> {
   await using sandbox = await startScript('serve-sandbox.ts', [

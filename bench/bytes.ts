@@ -1,7 +1,7 @@
 /**
  * Measures how much space a ledger entry takes in Postgres, and how much it would take
  * with other types for its ids: `npm run bench -- bytes`. The entries come from a sandbox
- * and are loaded as usual; the other forms are scratch tables next to them, with the same
+ * and are loaded as usual; the variants are scratch tables next to them, with the same
  * indexes.
  */
 import { Client } from 'pg';
@@ -65,8 +65,8 @@ stack.defer(() => client.end());
 await client.query('create schema scratch');
 
 /**
- * Creates a table of all entries with the indexes of entries. The expressions set the
- * types of its ids and types.
+ * Creates a table of all entries, with the same indexes as the real one. The expressions
+ * determine how ids and types are stored.
  */
 async function buildForm(
   name: string,

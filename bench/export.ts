@@ -45,7 +45,7 @@ interface Case {
   readonly compression: 'none' | 'zstd';
   /** A shell command with the URL and an output file. */
   readonly tool: (url: string, out: string) => string;
-  /** The least ratio of speeds. */
+  /** Minimum ratio of the speeds. */
   readonly target: Target;
 }
 

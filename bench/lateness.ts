@@ -1,9 +1,9 @@
 /**
  * Measures which parties are late, and by how much, if a night cannot request every
- * party: `npm run bench -- lateness [PARTIES [NIGHTS]]`. It simulates a year of nights
- * with the real plan, order and settling on a real Postgres; each night makes all earlier
- * requests a day older. The entries are drawn from a seed and arrive at once: no source
- * is involved.
+ * party: `npm run bench -- lateness [PARTIES [NIGHTS]]`. It simulates a year of nights on
+ * a real Postgres, with the product's own code to plan, order and settle exports. Each
+ * night makes all earlier requests a day older. The entries are drawn from a seed and
+ * arrive at once, because no source is involved.
  */
 import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';
@@ -21,7 +21,10 @@ const SEED = 7;
 const SCOPE = { partyIds: undefined, everyParty: false, idleNightsMax: 28 };
 /** The share of all parties that a night can request. */
 const SHARES = [0.5, 0.2, 0.1, 0.05];
-/** The percentage of parties that have entries on a given percentage of nights. */
+/**
+ * Kinds of parties: their percentage of all parties, and the percentage of nights on
+ * which they have entries.
+ */
 const KINDS = [
   { kind: 'daily', parties: 2, nights: 100 },
   { kind: 'monthly', parties: 8, nights: 3 },
@@ -146,8 +149,8 @@ async function simulateYear(app: App, capacity: number): Promise<Year> {
 }
 
 /**
- * Records that a party's entries are known. The first pass brings history; only later
- * entries can be late.
+ * Records that a party's entries are known. The first pass brings the history, so only
+ * later entries can be late.
  */
 function know(
   partyId: string,

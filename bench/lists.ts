@@ -1,10 +1,10 @@
 /**
  * Measures how fast lists are synced, as ratios within one run: against a one-way loop
  * that stores nothing, and against one that inserts row by row. A first sync reads its
- * list twice: one reading is compared with the loop that stores nothing, the whole sync
- * with the other. `npm run bench -- lists
- * [--quick] [latency] [speed] [far] [million] [polite]`; everything takes about six
- * minutes, `latency` alone takes one, `far` three.
+ * list twice: one reading is compared with the loop that stores nothing, and the whole
+ * sync with the loop that inserts. `npm run bench -- lists [--quick] [latency] [speed]
+ * [far] [million] [polite]`; everything takes about six minutes, `latency` alone takes
+ * one, `far` three.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -26,7 +26,7 @@ const isQuick = process.argv.includes('--quick');
 const PARTIES = isQuick ? 50_000 : 200_000;
 const MANY_PARTIES = isQuick ? 200_000 : 1_000_000;
 const ROUNDS = isQuick ? 3 : 5;
-/** A distant source takes so long that fewer pages have to do. */
+/** A distant source takes so long that fewer pages have to suffice. */
 const FAR = { parties: isQuick ? 50_000 : 100_000, rounds: 3 };
 const ROW_BY_ROW_ROWS = 5_000;
 

@@ -38,7 +38,7 @@ const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
 const ROWS = isQuick ? 200_000 : 1_000_000;
 const LAKE_ROWS = isQuick ? 1_000_000 : 10_000_000;
 const SEGMENTS = 4;
-/** The longest a night may take that appends to a large month. */
+/** Maximum duration of a night that appends to a large month. */
 const NIGHT_SECONDS_MAX = 0.5;
 const ROUNDS = isQuick ? 3 : 5;
 const COLUMNS = `party_id, segment_id, extra, effect, vega_time, quantity, transfer_type, asset_id,
@@ -47,7 +47,7 @@ const COLUMNS = `party_id, segment_id, extra, effect, vega_time, quantity, trans
 
 interface Worked {
   readonly rows: number;
-  /** How many of them the warehouse sent to the build of the lake. */
+  /** How many of these rows the warehouse sent to the build of the lake. */
   readonly rowsSent: number;
   readonly seconds: number;
   /** CPU time of the worker's process. */
@@ -171,8 +171,8 @@ async function loading(): Promise<void> {
 }
 
 /**
- * Measures load and lake together, next to COPY of canonical rows and DuckDB's Parquet of
- * the same objects.
+ * Measures load and lake together, and for comparison a COPY of canonical rows and
+ * DuckDB's Parquet of the same objects.
  */
 async function parquet(keys: readonly string[]): Promise<void> {
   const loads: number[] = [];

@@ -32,7 +32,7 @@ import { givenNumbers, median, openFolder } from './world/scratch-world.ts';
 
 /**
  * `--workers=4`: the number of processes that export; `--latency=20`: milliseconds per
- * answer; `--exports=16`: the most concurrent exports, over all processes.
+ * answer; `--exports=16`: maximum number of concurrent exports, over all processes.
  */
 const { values: flags } = parseArgs({
   options: {
@@ -53,7 +53,7 @@ const CAPPED = 200;
 const LOOK_MS = 250;
 const EXPONENT_MAX = 1.05;
 const EXPORTS_A_SECOND_MIN = 150;
-/** The most statements and transactions for each party that is requested. */
+/** Maximum number of statements, and of transactions, for each requested party. */
 const STATEMENTS_MAX = 4;
 const TRANSACTIONS_MAX = 1;
 /** The number of nights with a statement, and of nights without one. */
@@ -195,7 +195,7 @@ async function openNight(
       signal: new AbortController().signal,
     }),
   );
-  // Parties that were on the list at some time and have empty ledgers.
+  // Parties that have been on the list at some time and have empty ledgers.
   const ids = Array.from({ length: parties - ACTIVE }, (_, index) =>
     createHash('sha256').update(`idle ${index}`).digest('hex'),
   );
@@ -296,7 +296,7 @@ async function nightsOf(
 }
 
 /**
- * How long the end of a night takes, its report included, with or without a statement.
+ * How long the end of a night takes, including its report, with or without a statement.
  */
 interface Ending {
   readonly nightSeconds: number;
@@ -341,9 +341,9 @@ function startTimes(): () => { seconds: number; cpuSeconds: number } {
 }
 
 /**
- * Measures which share of a night the statement takes. Other work on the machine
- * affects whole nights far more, so only the end of the night is compared, during which
- * nothing else runs.
+ * Measures the statement's share of a night's duration. Other work on the machine affects
+ * whole nights far more, so only the end of the night is compared, during which nothing
+ * else runs.
  */
 async function measureStatement(
   parties: number,
@@ -393,7 +393,7 @@ if (small !== undefined && large !== undefined && growth > 0) {
       const more = (large[index]?.[count] ?? 0) / (small[index]?.[count] ?? 1);
       return { count, exponent: Math.log(more) / growth };
     });
-    // Without Redis there is nothing to grow: its exponent is not a number.
+    // Without Redis nothing can grow, so the exponent is not a number.
     sayGate(
       `exponents of ${name}, ${SIZES[0]} to ${SIZES.at(-1)}`,
       exponents

@@ -1,7 +1,7 @@
 /**
- * Measures how fast orders of single parties are worked when there are many parties: `npm
- * run bench -- orders [PARTIES] [RATE]`. It orders a thousand idle parties over HTTP, as
- * fast as the read API accepts them. `RATE` is the source's rate.
+ * Measures how fast on-demand exports of single parties are carried out when there are
+ * many parties: `npm run bench -- orders [PARTIES] [RATE]`. It orders a thousand idle
+ * parties over HTTP, as fast as the read API accepts them. `RATE` is the source's rate.
  */
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -17,7 +17,7 @@ import { givenNumbers, openFolder } from './world/scratch-world.ts';
 const [PARTIES = 100_000, RATE = 10] = givenNumbers();
 const ORDERS = process.argv.includes('--quick') ? 200 : 1_000;
 const RETRY_MS = 100;
-/** The same for each order, however many there are. */
+/** Maximum duration of all orders, in proportion to their number. */
 const SECONDS_MAX = (120 * ORDERS) / 1_000;
 
 function idle(index: number): string {

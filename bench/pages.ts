@@ -13,7 +13,7 @@ import { givenNumbers, median, openScratch } from './world/scratch-world.ts';
 const [PARTIES = 100_000, ENTRIES = 10_000_000] = givenNumbers();
 const ROUNDS = process.argv.includes('--quick') ? 3 : 5;
 const ANSWER_MS_MAX = 200;
-/** Longer than any answer is cached, so that each round queries Postgres. */
+/** Longer than any response is cached, so that each round queries Postgres. */
 const PAUSE_MS = 5_500;
 
 await using stack = new AsyncDisposableStack();

@@ -27,15 +27,15 @@ const FAULTY_PARTIES = 20_000;
 const MEGABYTES = isQuick ? 100 : 500;
 const ROUNDS = isQuick ? 1 : 3;
 /**
- * After this long a peer counts as never ending. On two quiet cores none needs half of
- * it.
+ * A peer that takes longer than this counts as never ending. On two quiet cores, none
+ * needs half of it.
  */
 const ENDLESS_MS = 90_000;
 
 interface Ended {
   readonly seconds: number;
   readonly peakMb: number;
-  /** Its exit code; undefined if it did not end by itself. */
+  /** The command's exit code; undefined if it did not end by itself. */
   readonly code: number | undefined;
   readonly said: string;
 }
@@ -173,7 +173,7 @@ function head(...cells: readonly string[]): void {
   row(...cells.map(() => '---'));
 }
 
-/** Runs them in turns, so that a slow minute affects all alike. */
+/** Runs the peers in turns, so that a slow minute affects all of them alike. */
 async function inTurns(
   runners: Readonly<Record<string, () => Promise<Ended>>>,
 ): Promise<void> {

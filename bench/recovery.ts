@@ -15,13 +15,16 @@ import { Measured, type World } from './world/recovery-world.ts';
 const isQuick = process.argv.includes('--quick');
 const chosen = process.argv.slice(2).filter((word) => !word.startsWith('--'));
 /**
- * Scales a number of entries. A tenth is enough to see whether data are requested twice.
+ * Scales a number of entries. A tenth is enough to see whether data is requested twice.
  */
 const scaled = (count: number): number => (isQuick ? count / 10 : count);
 
-/** The largest share of the ledgers' bytes that the night after a loss may receive. */
+/** Maximum share of the ledgers' bytes that the night after a loss may receive. */
 const SHARE_MAX = 0.01;
-/** Ten minutes bring more news than another ten; a ledger requested twice costs more. */
+/**
+ * How much two nights may differ: some ten minutes bring more news than others. A ledger
+ * that is requested twice costs more than that.
+ */
 const NIGHTS_DIFFER = 1.25;
 const ROUNDS = 5;
 const MB = 1e6;
@@ -32,8 +35,9 @@ const THOUSAND: World = {
   entriesMean: 1_500,
 };
 /**
- * As many parties with ledgers of ordinary size, which a quick machine mirrors in minutes.
- * A hundredth of such a ledger is less than the fixed cost of one answer.
+ * The same number of parties, but with ledgers of ordinary size, which a fast machine
+ * mirrors in minutes. A hundredth of such a ledger is less than the fixed cost of one
+ * response.
  */
 const MANY: World = {
   name: `${scaled(1_000).toLocaleString('en')} parties with small ledgers`,
@@ -101,7 +105,7 @@ async function measureLoss(
   const judge = async (what: string, database: string): Promise<void> => {
     const rebuilding = await measured.rebuild(database);
     const night = await measured.night(database);
-    // Parties that have arrived since are requested too.
+    // Parties that have arrived in the meantime are requested too.
     const exportsMax = ordinary.exports + measured.parties - known;
     const lists = rebuilding.lists + night.lists;
     const exports = rebuilding.exports + night.exports;
@@ -120,7 +124,10 @@ async function measureLoss(
   await judge('the database lost', 'empty');
 }
 
-/** The most bytes of the night after a loss: of all ledgers, or of an ordinary night. */
+/**
+ * How the bytes of the night after a loss are limited: to a hundredth of all ledgers, or
+ * to those of an ordinary night.
+ */
 type BytesMax = 'a hundredth' | 'as an ordinary night';
 
 function largestBytes(
@@ -142,8 +149,8 @@ function describe(asked: Traffic, whole: Traffic): string {
 
 /**
  * Measures `load --all` into an empty database, in turns with `load` of the same
- * segments. Each goes first in every other round, and the server writes its dirty pages
- * before each, so that neither pays for what the other has written.
+ * segments. The two take turns in going first, and the server writes its dirty pages
+ * before each of them, so that neither pays for what the other has written.
  */
 async function measureLoads(world: World): Promise<void> {
   await using stack = new AsyncDisposableStack();

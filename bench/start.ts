@@ -1,11 +1,11 @@
 /**
- * Measures how long one waits for a first answer: `npm run bench -- start [--quick]
- * [commands] [query] [serving]`. Each command runs through `bin/ledger-mirror.js`, as users
- * run it, with warm files and an external Postgres: from the checkout, and from a package
- * as npm installs it, in turns. Then come a ready question, the console's first question
- * to a process that has just begun to serve, and the first status of a large mirror. Each
- * fails the benchmark if it exceeds its limit. Processor time is shown next to wall time,
- * because on a busy machine it is the only reliable figure.
+ * Measures how long users wait for a first answer: `npm run bench -- start [--quick]
+ * [commands] [query] [serving]`. Each command runs through `bin/ledger-mirror.js`, as
+ * users run it, with warm files and an external Postgres: from the checkout, and from a
+ * package as npm installs it, in turns. Then come a ready question, the console's first
+ * question to a process that has just started serving, and the first status of a large
+ * mirror. The benchmark fails if any of these exceeds its limit. Processor time is shown
+ * next to wall time, because on a busy machine it is the only reliable figure.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -33,7 +33,7 @@ const WHALE_ENTRIES = 50_000;
 const MANY_PARTIES = 100_000;
 const QUESTION = 'daily-flows';
 
-/** Each command, and its limit of wall time in milliseconds. */
+/** Each command, and its limit in milliseconds of wall time. */
 const COMMANDS = [
   ['--version', 80],
   ['--help', 80],
@@ -152,8 +152,8 @@ async function benchCommands(): Promise<void> {
 }
 
 /**
- * A mirror with a lake, for a ready question by the command and by the console of a
- * process that has just begun to serve.
+ * Measures a ready question on a mirror with a lake: by the command, and by the console
+ * of a process that has just started serving.
  */
 async function benchQuery(): Promise<void> {
   const home = await openHome(connectionString, folder, 'bench_start');
@@ -202,7 +202,10 @@ async function timeQuestion(url: string): Promise<number> {
   return performance.now() - startMs;
 }
 
-/** The status of a mirror of 100,000 parties, by a process that never read it before. */
+/**
+ * Measures the status of a mirror of 100,000 parties, in a process that has never read it
+ * before.
+ */
 async function benchServing(): Promise<void> {
   const home = await openHome(connectionString, folder, 'bench_large');
   await runCommand(['migrate'], home.env);

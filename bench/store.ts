@@ -1,7 +1,8 @@
 /**
  * Counts the requests to the object store: `npm run bench -- store [PARTIES …]`, by
- * default for 1,000 and 10,000 parties. A mirror of a sandbox network counts the requests
- * of an idle night, of an order and of a build of the lake, by kind.
+ * default for 1,000 and 10,000 parties. It counts, by kind, the requests that a mirror of
+ * a sandbox network sends for an idle night, for an on-demand export and for a build of
+ * the lake.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openApp, type App } from '../src/app/app.ts';
@@ -23,29 +24,29 @@ const COUNTS = given.length === 0 ? [1_000, 10_000] : given;
 const ENTRIES_MEAN = 3;
 const DAY_MS = 24 * 3_600_000;
 /**
- * Ledgers grow slowly here: an idle night has no news, and even 10,000 parties often have
- * no entry in the source's last two minutes.
+ * Ledgers grow slowly here: an idle night finds nothing new, and even 10,000 parties
+ * often have no entry in the source's last two minutes.
  */
 const HISTORY_MS = 70 * DAY_MS;
 const CHECKPOINT_INTERVAL_MS = DAY_MS / 24;
 const NEWS_MS = 50 * DAY_MS;
-/** Longer than the source's last minutes, which a night requests again. */
+/** Longer than the most recent minutes of the source, which a night requests again. */
 const QUIET_STEP_MS = 180_000;
 const QUIET_TRIES_MAX = 20;
 const LOOK_MS = 50;
 /**
- * The most requests of an idle night, besides the pages of its one listing and the
- * segments that it proves again.
+ * Maximum number of requests in an idle night, not counting the pages of its one listing
+ * and the segments that it proves again.
  */
 const IDLE_NIGHT_MAX = 80;
 const KEYS_A_PAGE = 1_000;
 /**
- * A night proves one segment out of this many, with a request for its object and one for
- * its manifest.
+ * A night proves one segment out of this many again, with one request for its object and
+ * one for its manifest.
  */
 const NIGHTLY_PARTS = 28;
 const ORDER_MAX = 10;
-/** The most requests of a build, whatever the number of parties. */
+/** Maximum number of requests for a build, whatever the number of parties. */
 const BUILD_MAX = 60;
 const { signal } = new AbortController();
 
@@ -124,7 +125,7 @@ async function measure(parties: number): Promise<void> {
   );
 }
 
-/** The most requests that are allowed. */
+/** Maximum numbers of requests. */
 interface Most {
   readonly requests: number;
   readonly lists: number;
@@ -133,8 +134,8 @@ interface Most {
 type Work = () => Promise<void>;
 
 /**
- * Works nights until one leaves no rows in the range that is not closed yet. A night
- * requests such rows again, and publishes and loads them again: it would not be idle.
+ * Runs nights until one leaves no rows in the range that is not closed yet. The next
+ * night would request, publish and load such rows again, so it would not be idle.
  */
 async function reachQuiet(app: App, sandbox: Sandbox): Promise<void> {
   const open = statement({ segments: 'int' })`

@@ -1,8 +1,8 @@
 /**
  * Simulates a year of nights with a simulated clock: `npm run bench -- year [PARTIES]
- * [NIGHTS] [DAYS]`; by default 50 parties, and 365 nights one day apart. Prints the rows
- * of each table by month, the segments that remain of each party, and the contents of the
- * store.
+ * [NIGHTS] [DAYS]`; by default 50 parties, and 365 nights one day apart. Prints the
+ * number of rows in each table by month, the remaining segments of each party, and the
+ * contents of the store.
  */
 import { openApp } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';

@@ -8,7 +8,7 @@ import { RELEASES } from '../../src/sandbox/release.ts';
 import { sendAnswer, startSandbox } from '../../src/sandbox/http/server.ts';
 
 const PIECE_BYTES = 2 ** 20;
-/** The number of different pieces: more than a compressor remembers. */
+/** The number of different pieces, which together exceed a compressor's window. */
 const PIECES = 32;
 const PARTY = 'ab'.repeat(32);
 const header = Buffer.from(RELEASES['0.71.4'].header);
@@ -17,7 +17,7 @@ const csvBytes = made[0]?.[0].length ?? PIECE_BYTES;
 
 /**
  * Returns a MiB of rows that look like a market maker's, and the same as a message. They
- * are sent over and over.
+ * are sent again and again.
  */
 function pieces(nth: number): [Buffer, Buffer] {
   const rows: string[] = [];

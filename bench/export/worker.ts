@@ -1,6 +1,6 @@
 /**
- * Runs one export in a separate process, to measure its memory and its event loop alone.
- * Prints JSON.
+ * Runs one export in a separate process, so that only its own memory and event loop are
+ * measured. Prints JSON.
  */
 import { randomUUID } from 'node:crypto';
 import { monitorEventLoopDelay } from 'node:perf_hooks';

@@ -1,6 +1,6 @@
 /**
- * Runs one sync in a separate process, to measure its memory alone. Prints one JSON
- * document.
+ * Runs one sync in a separate process, so that only its own memory is measured. Prints
+ * one JSON document.
  */
 import { openWarehouse } from '../../src/postgres/database.ts';
 import { openLists, syncParties } from '../world/lists-bench.ts';

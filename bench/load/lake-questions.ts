@@ -58,7 +58,7 @@ function lines(
   return `select ${columns.join(', ')} from range(${first}, ${first + rows}) r(i)`;
 }
 
-/** Stands in for a warehouse, with segments that are text files in a folder. */
+/** Stands in for a warehouse; its segments are text files in a folder. */
 export class BenchWarehouse implements LakeRepository {
   readonly #folder: string;
   readonly #segments: SegmentMonth[] = [];

@@ -1,5 +1,5 @@
 /**
- * Makes a ledger for the benchmarks of load and lake: published as exports would leave
+ * Makes a ledger for the benchmarks of load and lake, published as exports would publish
  * it, but without a source.
  */
 import { createHash } from 'node:crypto';

@@ -14,7 +14,7 @@ import { LoadStore } from '../../src/warehouse/store/load-store.ts';
 
 let rowsSent = 0;
 
-/** A store that counts the rows which the warehouse sends to the build. */
+/** A store that counts the rows that the warehouse sends to the build. */
 class CountingStore extends LakeStore {
   override withLakeLock<Result>(
     work: (reader: WarehouseReader) => Promise<Result>,

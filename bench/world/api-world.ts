@@ -10,7 +10,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'pg';
 
-/** An upper bound for what follows the rows of a page. */
+/** An upper bound for the number of bytes that follow the rows of a page. */
 const END_BYTES = 256;
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
@@ -93,8 +93,8 @@ export async function runCommand(
 }
 
 /**
- * Starts a script of this folder as a process that first prints its URL, and ends when
- * its input does.
+ * Starts a script of this folder as a process, which first prints its URL and ends when
+ * its input ends.
  */
 export async function startScript(
   script: string,
@@ -120,7 +120,7 @@ export async function startScript(
 
 /**
  * Sends requests over connections that stay open, and does as little as possible with the
- * bodies.
+ * response bodies.
  */
 export class CountingClient implements Disposable {
   readonly #agent: Agent;

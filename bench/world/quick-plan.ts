@@ -1,6 +1,6 @@
 /**
- * What `npm run bench -- all --quick` runs: the figures that tell most come first, each in
- * its shortest form that still compares like with like. Together they take at most ten
+ * What `npm run bench -- all --quick` runs: the most telling figures come first, each in
+ * the shortest form that still compares like with like. Together they take at most ten
  * minutes on two quiet cores.
  */
 

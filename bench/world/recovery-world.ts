@@ -1,6 +1,6 @@
 /**
  * A mirror for the benchmark of lost databases: a sandbox network behind a proxy that
- * counts, and real commands on any database of one embedded Postgres.
+ * counts requests, and real commands on any database of one embedded Postgres.
  */
 import { Client } from 'pg';
 import { type MirrorHome, openHome } from '../../test/cli/mirror-home.ts';

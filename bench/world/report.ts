@@ -1,7 +1,7 @@
 /**
  * What every benchmark prints: the rows of its table, and the verdict of each figure that
- * has a target. Only a figure with a verdict has a target, so none can be missed in
- * silence. When `npm run bench` started the benchmark, it receives the verdicts too.
+ * has a target. Every figure that has a target gets a verdict, so no target can be missed
+ * in silence. When `npm run bench` started the benchmark, it receives the verdicts too.
  */
 import { loadavg } from 'node:os';
 import { type Figure, SHORT_CODE } from './summary.ts';
@@ -55,7 +55,7 @@ export function sayGate(
 
 /**
  * Prints a number that has a target.
- * @param shown the number as the table has it, with its unit and its rounds
+ * @param shown the number as the table shows it, with its unit and the number of rounds
  */
 export function sayNumber(
   what: string,

@@ -16,13 +16,14 @@ const ENDED_CODE = 143;
 
 export interface Scratch {
   readonly folder: string;
-  /** The address of a Postgres whose data are below `data/` in the folder. */
+  /** The address of a Postgres whose data is below `data/` in the folder. */
   readonly connectionString: string;
 }
 
 /**
  * Creates a folder that is removed with the stack. A benchmark that is ended by a signal
- * still disposes of its stack: its Postgres would run on, and its data stay.
+ * still disposes of its stack; otherwise its Postgres would keep running and its data
+ * would stay.
  */
 export async function openFolder(stack: AsyncDisposableStack): Promise<string> {
   const end = (): void => {
@@ -51,7 +52,7 @@ export async function openScratch(
   return { folder, connectionString };
 }
 
-/** Opens the same, and creates an empty mirror in it. */
+/** Does the same, and also creates an empty mirror in the folder. */
 export async function openScratchWarehouse(
   stack: AsyncDisposableStack,
 ): Promise<Scratch & { readonly warehouse: Warehouse }> {

@@ -22,7 +22,7 @@ await once(server, 'listening');
 process.stdout.write(
   `http://127.0.0.1:${(server.address() as AddressInfo).port}\n`,
 );
-// The process ends when its input does.
+// The process ends when its input ends.
 for await (const _ of process.stdin);
 server.closeAllConnections();
 server.close();

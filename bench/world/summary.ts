@@ -1,7 +1,7 @@
 /**
  * The one table of several benchmarks: a row for each figure that has a target, with its
- * verdict, and a row for each benchmark that did not end as it should. Pure, so that a
- * test can hold it.
+ * verdict, and a row for each benchmark that did not end as it should. The functions are
+ * pure, so that a test can cover them.
  */
 
 /** A measured figure that has a target. */
@@ -12,7 +12,7 @@ export interface Figure {
   readonly isMet: boolean;
 }
 
-/** How a benchmark's process ended, and what it reported until then. */
+/** How a benchmark's process ended, and what it had reported by then. */
 export interface Ended {
   readonly bench: string;
   readonly figures: readonly Figure[];
@@ -25,8 +25,8 @@ export interface Ended {
 
 /**
  * The exit code of a benchmark that ran to its end and fell short. It differs from the
- * codes that Node gives a process that crashes, so that a crash after a missed target is
- * still told apart.
+ * codes that Node gives a process that crashes, so that a crash after a missed target can
+ * still be recognised.
  */
 export const SHORT_CODE = 3;
 
@@ -77,7 +77,8 @@ function countShort(all: readonly Ended[]): string {
 
 /**
  * Returns what is wrong with the end of a benchmark, apart from its figures; undefined if
- * nothing is. One that reports a code of its own must have reported why.
+ * nothing is. A benchmark that ends with the exit code for falling short must have
+ * reported which figure did.
  */
 function troubleOf(ended: Ended): string | undefined {
   const { code, isOverdue, figures } = ended;
@@ -89,7 +90,7 @@ function troubleOf(ended: Ended): string | undefined {
   return code === 0 ? undefined : `crashed with code ${code}`;
 }
 
-/** A `|` within a cell would begin another one. */
+/** A `|` within a cell would begin another cell. */
 function formatRow(cells: readonly string[]): string {
   const escaped = cells.map((cell) =>
     cell.replaceAll('|', String.raw`\|`).replaceAll('\n', ' '),
