@@ -124,7 +124,7 @@ export async function followRun(
         view.finish(found.verdict ?? found.state);
         return found;
       }
-      await sleep(POLL_MS, undefined, { signal: context.signal });
+      await untilNextLook(app, runId, context.signal);
     }
   } catch (error) {
     view.finish(howFollowingEnded(context.signal));
@@ -136,6 +136,28 @@ export async function followRun(
     )
       await jobs.runs.requestCancel(runId);
     throw error;
+  }
+}
+
+/**
+ * Waits until a run is to be looked at again: after some time, or as soon as this process
+ * has done its job.
+ * @throws AbortError if the command is stopped
+ */
+async function untilNextLook(
+  { jobWorker }: App,
+  runId: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const looked = new AbortController();
+  const waiting = AbortSignal.any([signal, looked.signal]);
+  try {
+    await Promise.race([
+      sleep(POLL_MS, undefined, { signal: waiting }),
+      jobWorker.endOfJob(runId, waiting),
+    ]);
+  } finally {
+    looked.abort();
   }
 }
 

@@ -1,5 +1,6 @@
 /** Runs this process's jobs, and sends the heartbeats that other processes check. */
 import { randomUUID } from 'node:crypto';
+import { EventEmitter, once } from 'node:events';
 import { hostname } from 'node:os';
 import { exportPartyJob } from '../../jobs/export-party.ts';
 import { loadSegmentsJob } from '../../jobs/load-segments.ts';
@@ -108,6 +109,8 @@ export class JobWorker implements AsyncDisposable {
   readonly #options: JobWorkerOptions;
   readonly #workerId = randomUUID();
   readonly #timers: NodeJS.Timeout[] = [];
+  /** Emits the id of a run when this process has ended a job of it. */
+  readonly #jobEnds = new EventEmitter();
   #isWorking = false;
   #isRegistered = false;
   /**
@@ -141,10 +144,22 @@ export class JobWorker implements AsyncDisposable {
         queue === 'export'
           ? jobs.sourceExportConcurrency + 1
           : CONCURRENCY[queue];
-      queues.work(queue, concurrency, (job, signal) =>
-        handleJob(job, jobs, signal),
-      );
+      queues.work(queue, concurrency, async (job, signal) => {
+        try {
+          await handleJob(job, jobs, signal);
+        } finally {
+          this.#jobEnds.emit(String(job.data['runId']));
+        }
+      });
     }
+  }
+
+  /**
+   * Resolves when this process has ended a job of the run, whatever its outcome.
+   * @throws AbortError if the signal is aborted
+   */
+  async endOfJob(runId: string, signal: AbortSignal): Promise<void> {
+    await once(this.#jobEnds, runId, { signal });
   }
 
   /**
