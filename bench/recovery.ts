@@ -22,8 +22,8 @@ const scaled = (count: number): number => (isQuick ? count / 10 : count);
 /** Maximum share of the ledgers' bytes that the night after a loss may receive. */
 const SHARE_MAX = 0.01;
 /**
- * How much two nights may differ: some ten minutes bring more news than others. A ledger
- * that is requested twice costs more than that.
+ * The factor by which two nights may differ, because some ten minutes bring more news
+ * than others. A ledger that is requested twice costs more than that.
  */
 const NIGHTS_DIFFER = 1.25;
 const ROUNDS = 5;
@@ -148,9 +148,9 @@ function describe(asked: Traffic, whole: Traffic): string {
 }
 
 /**
- * Measures `load --all` into an empty database, in turns with `load` of the same
- * segments. The two take turns in going first, and the server writes its dirty pages
- * before each of them, so that neither pays for what the other has written.
+ * Measures `load --all` into an empty database, alternating with `load` of the same
+ * segments. The two take turns going first, and the server writes its dirty pages before
+ * each of them, so that neither pays for what the other has written.
  */
 async function measureLoads(world: World): Promise<void> {
   await using stack = new AsyncDisposableStack();

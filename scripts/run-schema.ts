@@ -1,6 +1,6 @@
 /**
- * The JSON Schema of what a command that runs something prints with `--json`, whatever
- * its exit code.
+ * The JSON Schema of the document that a command prints with `--json` if it starts a run,
+ * whatever its exit code.
  */
 import { z } from 'zod';
 import { RUN } from '../src/runs/run-schema.ts';

@@ -1,4 +1,4 @@
-"""CSV as dlt writes it to Parquet, read in batches by Arrow: dlt_export.py URL FOLDER"""
+"""Writes a CSV to Parquet as dlt does, read in batches by Arrow: dlt_export.py URL FOLDER"""
 import os, sys, urllib.request
 url, folder = sys.argv[1:3]
 os.environ.update(RUNTIME__LOG_LEVEL="CRITICAL", RUNTIME__DLTHUB_TELEMETRY="false", DLT_DATA_DIR=folder)

@@ -1,4 +1,4 @@
-"""dlt's rest_api source, tuned (CSV loading), into Postgres: dlt_lists.py SOURCE DATABASE FOLDER"""
+"""Loads lists into Postgres with dlt's rest_api source, tuned (CSV loading): dlt_lists.py SOURCE DATABASE FOLDER"""
 import os, sys
 source_url, database, folder = sys.argv[1:4]
 os.environ.update(RUNTIME__LOG_LEVEL="CRITICAL", RUNTIME__DLTHUB_TELEMETRY="false", DLT_DATA_DIR=folder)

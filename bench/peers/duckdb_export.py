@@ -1,4 +1,4 @@
-"""CSV on standard input as DuckDB writes it to Parquet, by its own types: duckdb_export.py FOLDER"""
+"""Writes CSV from standard input to Parquet as DuckDB does, with its own types: duckdb_export.py FOLDER"""
 import sys
 import duckdb
 out = f"{sys.argv[1]}/duckdb.parquet"

@@ -1,4 +1,4 @@
-"""A tap of the Singer SDK, its messages to a file, no target: singer_lists.py SOURCE FOLDER"""
+"""Runs a tap of the Singer SDK without a target, and writes its messages to a file: singer_lists.py SOURCE FOLDER"""
 import contextlib, json, logging, os, sys
 source_url, folder = sys.argv[1:3]
 logging.disable(logging.CRITICAL)

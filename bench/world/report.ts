@@ -1,7 +1,8 @@
 /**
  * What every benchmark prints: the rows of its table, and the verdict of each figure that
  * has a target. Every figure that has a target gets a verdict, so no target can be missed
- * in silence. When `npm run bench` started the benchmark, it receives the verdicts too.
+ * in silence. If `npm run bench` started the benchmark, that process receives the
+ * verdicts too.
  */
 import { loadavg } from 'node:os';
 import { type Figure, SHORT_CODE } from './summary.ts';

@@ -22,7 +22,7 @@ interface Package extends Product {
 /**
  * Replaces what an earlier build wrote.
  * @returns the number of pages
- * @throws Error if the folder holds something else
+ * @throws Error if the folder contains anything else
  */
 export async function buildSite(folder: string): Promise<number> {
   const product = JSON.parse(

@@ -14,7 +14,7 @@ export interface Site {
 /** Where a page's link goes on the site. */
 export type Target =
   | { readonly kind: 'address'; readonly href: string }
-  /** The path of a file of docs/ that is not a page; the site holds a copy of it. */
+  /** The path of a file of docs/ that is not a page; the site contains a copy of it. */
   | { readonly kind: 'file'; readonly href: string; readonly path: string }
   /** The site cannot link there, because the location of the repository is unknown. */
   | { readonly kind: 'unreachable'; readonly path: string };
@@ -67,7 +67,7 @@ export function targetOf(link: string, page: string, site: Site): Target {
 
 /**
  * @param repository the field of that name in a package.json
- * @returns the address in a browser, if the field names a repository by https
+ * @returns the address in a browser, if the field contains an HTTPS address
  */
 export function repositoryAddress(repository: unknown): string | undefined {
   const url =

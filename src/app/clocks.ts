@@ -69,8 +69,10 @@ export function compareClocks(
 }
 
 /**
- * Says which clock to set: a service's clock if only that one differs and several agree,
- * this machine's clock if several differ and none agrees, and otherwise both.
+ * Says which clock to set:
+ * - a service's clock, if only that one differs and at least two others agree
+ * - this machine's clock, if several differ and none agrees
+ * - both, in all other cases
  */
 function describeSkew(
   others: readonly OtherClock[],

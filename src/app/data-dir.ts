@@ -1,5 +1,5 @@
 /**
- * The default locations in DATA_DIR of everything that is not configured to be elsewhere,
+ * The default locations in DATA_DIR of everything that has no other location configured,
  * and the check that the folder is writable.
  */
 import { randomUUID } from 'node:crypto';

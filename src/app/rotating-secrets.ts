@@ -33,7 +33,7 @@ const CHECK_MS = 10_000;
 const TOKENS_MAX_AGE_MS = 1_000;
 
 /**
- * Makes a secret of a setting, which is read again if the setting comes from a file.
+ * Makes a setting a secret, which is read again if the setting comes from a file.
  * @param pick returns the part of the setting that is the secret; a change of anything
  *   else, such as a host, takes effect at the next start
  */
@@ -154,7 +154,7 @@ function readCertificateAgain(
   return isCertificatePair(cert, key) ? { cert, key } : last;
 }
 
-/** Makes one secret of several settings, some of which may come from files. */
+/** Combines several settings, some of which may come from files, into one secret. */
 function secretsOfFiles<Value extends object>(
   config: Config,
   keys: readonly SettingKey[],
@@ -234,7 +234,7 @@ export interface WatchOptions {
 }
 
 /**
- * Throws while a secret of a part is refused.
+ * Throws while a secret that the part needs is refused.
  * @throws PermanentError `SECRET_REFUSED`
  */
 export function requireAccepted(

@@ -274,8 +274,8 @@ async function waitForEnd(child: ChildProcess): Promise<unknown> {
 }
 
 /**
- * Removes what killed first starts have left behind. An initdb that outlived its parent
- * may still be writing; in that case, a later start removes it.
+ * Removes what was left behind by first starts that were killed. An initdb that outlived
+ * its parent may still be writing; in that case, a later start removes it.
  */
 function clearStaging(home: string): void {
   for (const name of fs.readdirSync(home)) {

@@ -1,6 +1,6 @@
 /**
- * The one place where failures are classified: what a failure means for the connection,
- * for the work that failed, and for whether that work waits until a service is back.
+ * The one place where failures are classified: what a failure means for the connection
+ * and for the work that failed, and whether that work waits until a service is back.
  */
 import {
   errorCode,
@@ -79,11 +79,13 @@ const RESET_ERRNO: ReadonlySet<unknown> = new Set([
 ]);
 
 /**
- * Whether a failure suggests that the source is unavailable: it cannot be connected to, a
- * gateway responds with 502, 503 or 504 in its place, a proxy cannot reach it, a list
- * request gets no response, it refuses all requests for now (429, a ban), or a connection
- * breaks during a response, as happens when a load balancer or the source itself
- * restarts.
+ * Whether a failure suggests that the source is unavailable:
+ * - the source cannot be connected to, or a proxy cannot reach it
+ * - a gateway responds with 502, 503 or 504 in its place
+ * - a list request gets no response
+ * - the source refuses all requests for now (429, a ban)
+ * - a connection breaks during a response, as happens when a load balancer or the source
+ *   itself restarts
  *
  * Such a failure says nothing about the requested ledger or page, so a nightly run waits
  * for the source and then continues. If a small request succeeds at the same time, the

@@ -9,8 +9,8 @@ import {
 } from './collector.ts';
 
 /**
- * The telemetry of every queue and worker. A job carries the trace context of the caller
- * that added it to the worker that takes it.
+ * The telemetry of every queue and worker. A job carries its caller's trace context to
+ * the worker that takes the job.
  */
 type Tracing = AsyncDisposable & { readonly telemetry: Telemetry };
 

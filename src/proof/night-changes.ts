@@ -17,7 +17,7 @@ import {
 export interface LedgerChanges {
   /** The records that are new or different, sorted by party and asset. */
   readonly records: readonly RecordRow[];
-  /** The ledgers that the mirror no longer holds. */
+  /** The ledgers that the mirror no longer has. */
   readonly removed: readonly LedgerName[];
   /** How many records were added to the night's file. */
   readonly written: number;

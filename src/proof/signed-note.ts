@@ -211,7 +211,7 @@ function keyParts(pattern: RegExp, text: string, what: string) {
   } = pattern.exec(text.trim())?.groups ?? {};
   const decoded = Buffer.from(key, 'base64');
   const isEd25519 = decoded.subarray(0, ED25519.length).equals(ED25519);
-  // Node ignores characters behind the last byte, so a mistyped key would pass.
+  // Node ignores characters after the last byte, so a mistyped key would pass.
   const isWhole = decoded.toString('base64') === key;
   if (!isEd25519 || !isWhole || decoded.length !== ED25519.length + KEY_BYTES)
     throw invalidKey(

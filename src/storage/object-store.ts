@@ -17,8 +17,8 @@ export interface StoreCapabilities {
    */
   readonly multipart: ConditionSupport;
   /**
-   * Whether exactly one of several writers who write different bytes to the same key is
-   * told that its write succeeded.
+   * Whether, if several writers write different bytes to the same key, exactly one of
+   * them is told that its write succeeded.
    */
   readonly hasOneWinner: boolean;
   /**

@@ -64,8 +64,8 @@ export async function openFreshDatabase({
 }
 
 /**
- * Copies a database as it is now, as if a backup had been restored. Idle connections to
- * the original are closed.
+ * Copies a database in its current state, as if a backup had been restored. Idle
+ * connections to the original are closed.
  */
 export async function openCopy(
   original: FreshDatabase,

@@ -5,7 +5,7 @@
 const MONTHS = 12;
 const HALF_A_YEAR = 6;
 
-/** Returns the month of that time, from 1. */
+/** Returns the month of that time, counted from 1. */
 export function farMonth(nowMs = Date.now()): number {
   return ((new Date(nowMs).getUTCMonth() + HALF_A_YEAR) % MONTHS) + 1;
 }

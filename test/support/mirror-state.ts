@@ -1,6 +1,6 @@
 /**
- * Reads what a mirror holds. Tests name what they want to know, and only this file names
- * the tables.
+ * Reads what a mirror contains. Tests name what they want to know, and only this file
+ * names the tables.
  */
 import type { Pool } from 'pg';
 

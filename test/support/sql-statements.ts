@@ -151,7 +151,7 @@ class Reader {
 
   /**
    * @returns the declared type of each column, from an object literal or a constant that
-   *   holds one
+   *   contains one
    */
   columns(node: Node, file: SourceFile): Record<string, string> {
     const value = unwrap(node);

@@ -47,7 +47,7 @@ export interface AccessSettings {
   readonly apiReadToken: string | undefined;
   /**
    * Returns the tokens that are currently valid, if they can change at run time. If this
-   * is absent, the two above apply.
+   * is absent, the two tokens above apply.
    */
   readonly readTokens?: ReadTokens | undefined;
   /** Host names that requests may use, besides loopback names and `apiHost`. */

@@ -1,6 +1,6 @@
 /**
  * Allows pages of configured origins to read the source-compatible API in a browser; the
- * source itself allows this to every page. Such pages cannot read anything else of the
+ * source itself allows this to every page. Such pages cannot read anything else from the
  * mirror, or change anything. Browsers do not send cookies with these requests, so the
  * page needs a token if one is set.
  */

@@ -33,7 +33,7 @@ export interface StatementAccount {
   readonly opening: Balance;
   readonly closing: Balance;
   /**
-   * Whether opening + received - sent is the closing balance; `unknown` if one of the
+   * Whether opening + received - sent equals the closing balance; `unknown` if one of the
    * balances is not certain, `oneSided` if the source leaves received amounts out.
    */
   readonly sums: 'agree' | 'differ' | 'unknown' | 'oneSided';

@@ -1,7 +1,7 @@
 /**
  * Reads a query string as the source's gateway does, so that the same request gets the
- * same error: fields in either spelling, each at most once, values by Go's rules, unknown
- * fields ignored.
+ * same error. Fields may have either spelling and occur at most once, values are parsed
+ * by Go's rules, and unknown fields are ignored.
  */
 import { StatusError } from './status-error.ts';
 

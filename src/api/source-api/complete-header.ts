@@ -1,5 +1,5 @@
 /**
- * Adds a header to the responses of the source-compatible API that shows whether the
+ * Adds to the responses of the source-compatible API a header that shows whether the
  * mirror is complete.
  */
 import type { FastifyInstance } from 'fastify';

@@ -41,7 +41,7 @@ import * as store from './store/list-rows.ts';
  */
 const STATE_MAX_AGE_MS = 1_000;
 const PARTY_FIELDS = { party_id: 'string', ...PAGE_FIELDS } as const;
-/** An id that is written into JSON as it is. */
+/** An id that can be written into JSON unchanged. */
 const PLAIN_ID = /^[\w-]+$/;
 const EVEN_HEX = /^(?:[0-9a-f]{2})+$/i;
 /**

@@ -1,6 +1,6 @@
 /**
- * The commands of the prompt of `query`: those that people know from psql and from
- * DuckDB's shell, and `\chart`.
+ * The commands of `query`'s prompt: those that people know from psql and from DuckDB's
+ * shell, and `\chart`.
  */
 import { UsageError } from '../../errors/errors.ts';
 

@@ -37,8 +37,8 @@ export function runSentences(run: Fields): readonly Sentence[] {
 }
 
 /**
- * By part: the field that is present if the part has a result, and the function that
- * describes the result.
+ * For each part of a run: the field that is present if the part has a result, and the
+ * function that describes the result.
  */
 const PARTS: Readonly<Record<string, readonly [proof: string, tell: Tell]>> = {
   sync: ['rows', syncText],

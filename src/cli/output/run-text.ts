@@ -17,7 +17,7 @@ const FAULTS_SHOWN_MAX = 5;
 
 const LIST = 'rows newRows pages asOfHeight doubts';
 /**
- * The fields that the summary shows of a run or of part of a nightly run. The first is
+ * The fields of a run, or of part of a nightly run, that the summary shows. The first is
  * always shown, the others unless they are zero or missing.
  */
 const TOLD: Readonly<Record<string, string>> = {

@@ -126,7 +126,7 @@ async function beginSession(
   const found = await listObjects(opening, LAKE_PREFIX);
   const committer = await openCommitter(opening, decidedBy, found);
   // Opening the committer may have written a commit that a killed session had only
-  // decided, which makes the earlier listing out of date.
+  // decided, in which case the earlier listing is out of date.
   const listed =
     decidedBy === 'store' ? found : await listObjects(opening, LAKE_PREFIX);
   const before = await readSnapshot({ ...opening, listed });

@@ -194,7 +194,7 @@ function draw(
   const shown = [...bars].slice(0, BARS_MAX);
   const labels = shown.map(([name]) => shorten(name));
   const labelWidth = Math.max(0, ...labels.map((name) => name.length));
-  // All rows of a chart are of one asset, so the first row stands for all of them.
+  // All rows of a chart belong to one asset, so the first row stands for all of them.
   const names = columns.map(({ name }) => name);
   const amount = findAmounts(names, rows.slice(0, 1), units, (index) =>
     EXACT.test(String(columns[index]?.type)),

@@ -143,8 +143,8 @@ async function knownNames(
 }
 
 /**
- * Returns the names in places where SQL expects a table. DuckDB's parser would return the
- * tables behind a view, and nothing for a name with a schema.
+ * Returns the names in places where SQL expects a table. DuckDB's parser would instead
+ * return the tables behind a view, and nothing for a name with a schema.
  */
 function namedTables(sql: string): ReadonlySet<string> {
   const named = sql.matchAll(TABLE_NAMED);

@@ -241,8 +241,8 @@ export interface WarehouseReader {
   /** Returns the loaded segments, sorted by month and segment. */
   segmentMonths(): Promise<readonly SegmentMonth[]>;
   /**
-   * Streams the rows that these segments have in one month, with LINE_COLUMNS, as the
-   * same CSV as `whole`.
+   * Streams the rows of these segments in one month, with the columns LINE_COLUMNS and in
+   * the same CSV format as `whole`.
    */
   rows(
     month: string,

@@ -77,7 +77,7 @@ export interface CountedEntry {
 export interface StoredChanges {
   /** The records that are new or different. */
   readonly records: readonly RecordRow[];
-  /** The ledgers that the mirror no longer holds. */
+  /** The ledgers that the mirror no longer has. */
   readonly removed: readonly LedgerName[];
   /** The location of every page of the statement, by the page's hash. */
   readonly pages: ReadonlyMap<string, Place>;
@@ -376,7 +376,7 @@ export class ProofStore {
   /**
    * Records a night that is in the log: its changes and the log's new end, in one
    * statement. If there are more records than one statement takes, the first ones are
-   * written before, while the tables belong to no statement.
+   * written beforehand, while the tables belong to no statement.
    */
   async writeNight(log: LogRow, changes: StoredChanges): Promise<void> {
     const { records, removed, pages } = changes;

@@ -19,9 +19,9 @@ import type { Target, Where } from './upload.ts';
  */
 const BREAKS_MAX = 10;
 /**
- * How many bytes show that the store works. The connection also breaks whenever a client
- * of the mirror's own API pauses for longer than the store or our socket timeout allows,
- * and a client may pause any number of times.
+ * Reading this many bytes shows that the store works. The connection also breaks whenever
+ * a client of the mirror's own API pauses for longer than the store or our socket timeout
+ * allows, and a client may pause any number of times.
  */
 const PROGRESS_BYTES = 64n * 1_024n;
 

@@ -138,8 +138,8 @@ export class LoadStore {
   }
 
   /**
-   * Counts the still current segments that were loaded since the run began, across all
-   * deliveries of its job.
+   * Counts the segments that were loaded since the run began, across all deliveries of
+   * its job, and that are still current.
    */
   async loadedSince(runId: string): Promise<LoadedCounts> {
     const loaded = statement({ segments: 'int', rows: 'bigint' })`

@@ -60,7 +60,7 @@ async function olderDump(server: RedisProcess): Promise<() => Promise<void>> {
 
 /**
  * Remembers the keys of the stand-in, which keeps no dump, and restores them one by one.
- * All of them are texts, as in the resume state.
+ * All of them are strings, as in the resume state.
  */
 async function olderKeys(server: RedisProcess): Promise<() => Promise<void>> {
   const texts = await withClient(server.url, async (redis) => {

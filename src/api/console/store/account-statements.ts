@@ -154,7 +154,7 @@ export function linesOfMonth(
   order by vega_time, asset_id, account_type, market_id, change, balance limit ${limit}`;
 }
 
-/** A range that is not covered; the asset is null if all assets are exported at once. */
+/** A range that is not covered; the asset is null if all assets are exported together. */
 interface Hole {
   readonly assetId: string | null;
   readonly from: string;
@@ -184,8 +184,8 @@ export type MonthKnowledge = RowOf<typeof KNOWLEDGE_COLUMNS>;
 
 /**
  * Selects how much of the month is known.
- * @param assetIds the assets that are exported one by one; empty if all are exported at
- *   once
+ * @param assetIds the assets that are exported one by one; empty if all are exported
+ *   together
  */
 export function knowledgeOfMonth(
   { partyId, month }: StatementRange,

@@ -263,9 +263,9 @@ const ENTRY_COLUMNS = {
 } as const;
 
 /**
- * Selects a page of entries, the newest first, and one more row if there is one. Entries
- * of one instant may be identical, so no key distinguishes them. A page therefore resumes
- * by skipping a number of rows of that instant.
+ * Selects a page of entries, newest first, plus one row if there are more. Entries of one
+ * instant may be identical, so no key distinguishes them. A page therefore resumes by
+ * skipping a number of rows of that instant.
  */
 export function entriesOf(
   partyId: string,

@@ -14,7 +14,7 @@ const RETRY_MS_MAX = 8_000;
 
 /**
  * Calls `take` with the latest snapshot, at most once per frame. A hidden tab gets no
- * frames, so its snapshots are drawn at once: the title shows whether the mirror is
+ * frames, so its snapshots are drawn immediately: the title shows whether the mirror is
  * complete.
  */
 export function follow(take) {

@@ -1,6 +1,6 @@
-// Draws a result as a chart of a column of times or names and a column of figures, which
-// a column with few values may split. The reader chooses the columns, and can save the
-// chart as shown.
+// Draws a result as a chart: the axis is a column of times or names, and the figures come
+// from another column, optionally split by a column with few values. The reader chooses
+// the columns, and can save the chart as shown.
 import { colour } from '../common/charts.js';
 import { el, svg } from '../common/dom.js';
 import { assetName } from '../common/assets.js';
@@ -271,7 +271,7 @@ function dataOf(columns, rows, names, { labels, parts: order }) {
     const sums = parts.get(part);
     sums.set(label, add(sums.get(label), String(row[figure])));
   }
-  // All rows are of one asset, so the first row stands for all of them.
+  // All rows belong to one asset, so the first row stands for all of them.
   const { amount } = columns[figure];
   const inRow = (text) => rows[0].with(figure, text);
   const positionOf = (text) =>

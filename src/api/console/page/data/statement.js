@@ -69,8 +69,8 @@ async function load(party, month) {
 }
 
 /**
- * Returns the party's full id. Its beginning is enough if no other party's id has the
- * same one.
+ * Returns the party's full id. The beginning of an id is enough if only one party's id
+ * begins with it.
  */
 async function wholeId(text) {
   const id = text.trim().toLowerCase().replace(/^0x/, '');

@@ -25,8 +25,8 @@ export const loadLines = loader(
 );
 
 /**
- * Returns only a sentence if all is well. If any export is in progress or in
- * quarantine, everything is drawn at once.
+ * Returns only a sentence if all is well. If any export is in progress or in quarantine,
+ * everything is drawn immediately.
  */
 function told(lines) {
   if (lines.some(({ state }) => state !== 'published'))

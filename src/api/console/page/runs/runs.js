@@ -11,7 +11,7 @@ import { explain } from '../common/terms.js';
 import { time } from '../common/time.js';
 
 const PAGE = 15;
-/** The fields above the list, by the name that the address and the API have for each. */
+/** The fields above the list, by the names that the address and the API use. */
 const FILTERS = ['kind', 'verdict', 'subject'];
 let shown = PAGE;
 
