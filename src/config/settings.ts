@@ -277,7 +277,7 @@ const TABLE = {
       ...form.token,
       accepted: `${form.token.accepted}; not the same as API_TOKEN`,
     },
-    'a second token, which can read all pages and files, but not run queries, and not start or cancel runs',
+    'a second token, which can read all pages and files and query the lake, but not start or cancel runs',
   ),
   API_HOSTS: optional(
     form.hostNames,

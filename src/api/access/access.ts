@@ -1,8 +1,8 @@
 /**
  * The access check that every request goes through. If a token is set, every request
  * except health checks and the login must carry it, as a bearer token or through the
- * cookie that `/login` sets. The read token may read everything, but cannot start or
- * cancel anything.
+ * cookie that `/login` sets. The read token may read everything and query the lake, but
+ * cannot start or cancel anything.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Log } from '../../logging/log.ts';
@@ -107,12 +107,12 @@ export async function addAccess(
 
     const role = await roleOf(request, readTokens, locks);
     request.role = role ?? null;
-    if (role === 'write' || (role === 'read' && READING.has(request.method)))
+    if (role === 'write' || (role === 'read' && isReading(request)))
       return undefined;
     if (role === 'read')
       throw new StatusError(
         'permissionDenied',
-        'API_READ_TOKEN can only read; querying, starting and cancelling need API_TOKEN',
+        'API_READ_TOKEN can only read and query; starting and cancelling need API_TOKEN',
       );
     const { accept = '' } = request.headers;
     if (request.method === 'GET' && accept.includes('text/html'))
@@ -124,6 +124,14 @@ export async function addAccess(
     );
   });
   addLogin(server, { locks, cookiePath: settings.apiBasePath || '/' });
+}
+
+/**
+ * Whether a request only reads. A route with another method than GET counts only if it
+ * declares so itself; the queue board's routes and unknown paths never do.
+ */
+function isReading({ method, routeOptions }: FastifyRequest): boolean {
+  return READING.has(method) || routeOptions.config.onlyReads === true;
 }
 
 /** Wraps tokens that never change; returns undefined if none is set. */

@@ -30,7 +30,12 @@ const EVERY_MS = 500;
  */
 const SILENT_MS_MAX = 5_000;
 const DISK_PARTS_MIN = 20n;
-const ASKED_FILE = { body: QUESTION, querystring: FILE };
+/**
+ * These are POST requests only because SQL does not fit in an address. They change
+ * nothing, so the read token may send them.
+ */
+const ASKED = { body: QUESTION, onlyReads: true };
+const ASKED_FILE = { ...ASKED, querystring: FILE };
 const NOTHING = z.strictObject({});
 const QUARANTINED_QUESTION = z.strictObject({
   limit: z.int().min(1).max(1_000),
@@ -83,7 +88,7 @@ export function addConsoleData(
   }));
   add('GET /console/tables', {}, async () => ({ tables: await lake.tables() }));
   add('GET /console/questions', {}, () => ({ questions: lake.questions }));
-  add('POST /console/query', { body: QUESTION }, async ({ body }, reply) => {
+  add('POST /console/query', ASKED, async ({ body }, reply) => {
     const answer = await lake.ask(body, goneSignal(reply));
     return { ...answer, units: unitsOf(Object.keys(answer.rows[0] ?? {})) };
   });

@@ -10,6 +10,13 @@ import type {
 } from 'fastify';
 import { z } from 'zod';
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Whether the read token may use the route, whatever its method. */
+    onlyReads?: boolean;
+  }
+}
+
 /**
  * A UUID, checked by a pattern: JSON Schema's `uuid` format would also accept
  * `urn:uuid:`, which Postgres rejects.
@@ -33,6 +40,11 @@ interface RouteSchema<Params, Query, Body> {
   readonly response?: Readonly<Record<number, z.ZodType>>;
   /** Whether the route also supports HEAD, which monitors use. */
   readonly hasHead?: boolean;
+  /**
+   * Whether the read token may use the route although its method is not GET: the request
+   * has a body, but changes and orders nothing.
+   */
+  readonly onlyReads?: boolean;
 }
 
 type RouteHandler<Params, Querystring, Body> = (
@@ -62,7 +74,12 @@ export function openRoutes(server: FastifyInstance, tag?: RouteTag): AddRoute {
     parts: RouteSchema<Params, Querystring, Body>,
     handler: RouteHandler<Params, Querystring, Body>,
   ): void => {
-    const { response = {}, hasHead = false, ...rest } = parts;
+    const {
+      response = {},
+      hasHead = false,
+      onlyReads = false,
+      ...rest
+    } = parts;
     const [method = '', url = ''] = route.split(' ');
     const tags = tag === undefined ? {} : { tags: [tag] };
     const schema: FastifySchema = {
@@ -81,6 +98,7 @@ export function openRoutes(server: FastifyInstance, tag?: RouteTag): AddRoute {
       schema,
       handler,
       exposeHeadRoute: hasHead,
+      config: { onlyReads },
       ...rules,
     });
   };

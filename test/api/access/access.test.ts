@@ -2,6 +2,7 @@
  * Who is answered: tokens, sessions, other origins, rebound names. No network: requests
  * are injected.
  */
+import { Readable } from 'node:stream';
 import type { FastifyInstance, InjectOptions } from 'fastify';
 import { beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import {
@@ -10,7 +11,12 @@ import {
 } from '../../../src/api/access/hosts.ts';
 import { listen } from '../../../src/api/server/server.ts';
 import { UsageError } from '../../../src/errors/errors.ts';
-import { apiWithoutDatabase, sessionsInMemory } from '../mirror.ts';
+import {
+  apiWithoutDatabase,
+  NO_CONSOLE,
+  NO_LAKE,
+  sessionsInMemory,
+} from '../mirror.ts';
 
 const TOKEN = 'correct horse battery';
 let open: FastifyInstance;
@@ -26,6 +32,26 @@ async function statusOf(
   request: InjectOptions,
 ): Promise<number> {
   return (await server.inject({ url: '/mirror/runs', ...request })).statusCode;
+}
+
+const CHANGING = ['POST', 'PUT', 'PATCH', 'DELETE'] as const;
+
+/** Lists the routes that are not for GET or HEAD, from the tree that Fastify prints. */
+function changingRoutes(
+  server: FastifyInstance,
+): { readonly method: (typeof CHANGING)[number]; readonly path: string }[] {
+  const above: string[] = [];
+  const tree = server.printRoutes({ commonPrefix: false });
+  return tree.split('\n').flatMap((line) => {
+    const [, indent = '', part = '', methods = ''] =
+      /^(.*[└├]── )(\S*)(?: \((.*)\))?$/.exec(line) ?? [];
+    const depth = indent.length / 4 - 1;
+    above.splice(depth, above.length, part);
+    const path = above.join('');
+    return CHANGING.filter((method) =>
+      methods.split(', ').includes(method),
+    ).map((method) => ({ method, path }));
+  });
 }
 
 describe('the address the API listens on', () => {
@@ -232,6 +258,69 @@ describe('the read token', () => {
       ).toBe(403);
     },
   );
+
+  test('queries the lake, by its header or by its session', async () => {
+    const asked: unknown[] = [];
+    const lake = {
+      ...NO_LAKE,
+      ask: (question: unknown) => {
+        asked.push(question);
+        return Promise.resolve({ rows: [], isCut: false, tookMs: 1 });
+      },
+      file: () => Promise.resolve(Readable.from(['n\n1\n'])),
+    };
+    const server = await apiWithoutDatabase({
+      token,
+      readToken,
+      console: { ...NO_CONSOLE, lake },
+    });
+    const payload = { sql: 'select 1' };
+    const cookie = await sessionCookie(server, readToken);
+    for (const headers of [reader, { cookie }]) {
+      for (const url of ['/console/query', '/console/query/file?format=csv'])
+        expect([
+          url,
+          await statusOf(server, { method: 'POST', url, headers, payload }),
+        ]).toEqual([url, 200]);
+    }
+    expect(asked).toEqual([payload, payload]);
+    expect(
+      await statusOf(server, {
+        method: 'POST',
+        url: '/console/query',
+        payload,
+      }),
+    ).toBe(401);
+  });
+
+  test('may send no other request that is not a GET, on any route that exists', async () => {
+    const server = await apiWithoutDatabase({ token, readToken });
+    const reading: string[] = [];
+    const refused: string[] = [];
+    for (const { method, path } of changingRoutes(server)) {
+      const status = await statusOf(server, {
+        method,
+        url: path.replaceAll(':id', '018f4e5e-0000-7000-8000-000000000000'),
+        headers: reader,
+        payload: {},
+      });
+      (status === 403 ? refused : reading).push(`${method} ${path}`);
+    }
+    expect(reading.toSorted()).toEqual([
+      'POST /console/query',
+      'POST /console/query/file',
+      'POST /login',
+      'POST /logout',
+    ]);
+    expect(refused).toEqual(
+      expect.arrayContaining([
+        'POST /console/look',
+        'POST /mirror/exports',
+        'POST /mirror/runs',
+        'DELETE /mirror/exports/:id',
+      ]),
+    );
+  });
 
   test('opens a session that reads and orders nothing', async () => {
     const server = await apiWithoutDatabase({ token, readToken });

@@ -127,6 +127,12 @@ describe('the Data view', () => {
       "select * from read_text('/etc/passwd')",
       /SQL: |Cannot /,
     ],
+    ['the environment of the process', "select getenv('HOME')", /SQL: /],
+    [
+      'a setting of the process',
+      "set memory_limit = '100GB'",
+      /only reading is allowed/,
+    ],
     [
       'a table by half of its name',
       'select * from checkpoint',

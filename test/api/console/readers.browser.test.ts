@@ -11,9 +11,18 @@ const READ_TOKEN = 'read-token-of-the-tests-2';
 const DESK = { width: 1280, height: 900 };
 const PHONE = { width: 390, height: 844 };
 const ONLY_READS = /Your token can (?:only )?read/;
-/** Every button that starts, cancels, orders or queries. */
-const CHANGES =
-  /^(?:Run now|Run|CSV|Parquet|Cancel|Sync now|Ask|Export|Fetch|Start|Look|Yes)/;
+/** Every button that starts, cancels or orders. */
+const CHANGES = /^(?:Run now|Cancel|Sync now|Ask|Export|Fetch|Start|Look|Yes)/;
+
+/** What the lake answers to any query: a figure for each of two names. */
+const ANSWER = {
+  rows: [
+    { transfer_type: 'TRANSFER_TYPE_DEPOSIT', entries: '12' },
+    { transfer_type: 'TRANSFER_TYPE_WITHDRAW', entries: '7' },
+  ],
+  isCut: false,
+  tookMs: 3,
+};
 
 let mirror: FixedConsole | undefined;
 let reader: ConsolePage | undefined;
@@ -24,6 +33,7 @@ beforeAll(async () => {
   const world = worldParts(facts);
   mirror = await openFixedConsole(facts, 500, {
     ...world,
+    lake: { ...world.lake, ask: async () => ANSWER },
     answers: { ...world.answers, ...ledgerOf(idOf('asset')) },
     token: TOKEN,
     readToken: READ_TOKEN,
@@ -87,6 +97,18 @@ describe('a token that only reads', () => {
       expect(await layoutFaults(page)).toEqual([]);
     },
   );
+
+  test('runs a query and sees its chart, with what saves the rows and the chart', async () => {
+    const page = await show(reader, '/data');
+    await page.getByRole('button', { name: 'Run', exact: true }).click();
+    await page.locator('#query-result tbody tr').nth(1).waitFor();
+    await page.locator('#query-result .figure svg').waitFor();
+    for (const name of ['CSV', 'Parquet', 'SVG', 'PNG'])
+      expect([
+        name,
+        await page.getByRole('button', { name, exact: true }).isVisible(),
+      ]).toEqual([name, true]);
+  });
 
   test("sees in a party's ledger and in a run only what it can use", async () => {
     const page = await show(reader, `/data#party/${idOf('party 0')}`);

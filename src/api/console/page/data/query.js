@@ -69,13 +69,7 @@ export function startQuery() {
     editor,
     keys,
     el(
-      'p.readers.hint',
-      'Your token can read pages and files, but not run queries. They need ',
-      el('code', 'API_TOKEN'),
-      ': log in with it, or use the command line.',
-    ),
-    el(
-      'p.deal.changes',
+      'p.deal',
       run,
       fileButton('CSV', 'csv', asked),
       fileButton('Parquet', 'parquet', asked),
