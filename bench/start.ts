@@ -177,7 +177,7 @@ async function benchQuery(): Promise<void> {
   const firsts: number[] = [];
   const laterOnes: number[] = [];
   for (let round = 0; round < SERVED_ROUNDS; round += 1) {
-    await using mirror = await startServing('serve', home.env);
+    await using mirror = await startServing('serve', home.env, CHECKOUT);
     firsts.push(await timeQuestion(mirror.url));
     const later: number[] = [];
     for (let again = 0; again < ROUNDS; again += 1)
@@ -218,7 +218,7 @@ async function benchServing(): Promise<void> {
   const firsts: number[] = [];
   const laterOnes: number[] = [];
   for (let round = 0; round < SERVED_ROUNDS; round += 1) {
-    await using mirror = await startServing('serve', home.env);
+    await using mirror = await startServing('serve', home.env, CHECKOUT);
     const read = async (): Promise<number> => {
       const startMs = performance.now();
       const response = await fetch(`${mirror.url}/mirror/status`);

@@ -241,9 +241,9 @@ const RULES: Readonly<Record<string, Rule>> = {
   'src/runs/store': store('src/runs', 'src/status'),
 };
 
-/** Only these import what is built: the command line, and the process that starts it. */
+/** Only these import what is built: the command line, and the processes that start it. */
 const ABOVE_COMPOSITION = [COMPOSITION, 'src/cli'];
-const MAIN = 'src/main.ts';
+const MAINS: readonly string[] = ['src/main.ts', 'src/query-process.ts'];
 
 function isBelow(path: string, folders: readonly string[]): boolean {
   return folders.some(
@@ -309,7 +309,7 @@ function isRightWay(module: Module, used: Import): boolean {
   if (
     isBuilt &&
     !isBelow(module.path, ABOVE_COMPOSITION) &&
-    module.path !== MAIN
+    !MAINS.includes(module.path)
   )
     return false;
   const folder = folderOf(module.path);
@@ -322,7 +322,7 @@ function hasPlace(module: Module): boolean {
   const { path } = module;
   return (
     folderOf(path) !== undefined ||
-    path === MAIN ||
+    MAINS.includes(path) ||
     isBelow(path, [COMPOSITION, ...UNSHIPPED])
   );
 }

@@ -44,12 +44,16 @@ export async function openHome(
   };
 }
 
-/** Starts `serve` or `up`; the process ends with the caller. */
+/**
+ * Starts `serve` or `up`; the process ends with the caller.
+ * @param program what is started; by default the sources, without what `bin/` sets up
+ */
 export async function startServing(
   command: 'serve' | 'up',
   env: Home['env'],
+  program = MAIN,
 ): Promise<Running> {
-  const child = spawn(process.execPath, [MAIN, command], {
+  const child = spawn(process.execPath, [program, command], {
     env: { ...process.env, LOG_LEVEL: 'info', ...env },
     stdio: ['ignore', 'ignore', 'pipe'],
   });

@@ -5,7 +5,6 @@ import {
   mkdir,
   mkdtemp,
   readdir,
-  readFile,
   rm,
   symlink,
   writeFile,
@@ -14,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { runScript } from '../support/process.ts';
+import { isProcessAlive, runScript } from '../support/process.ts';
 
 const BIN = resolve(import.meta.dirname, '../../bin/ledger-mirror.js');
 /** Stands in for the program: says how it was called, or waits for a signal. */
@@ -91,12 +90,6 @@ function run(checkout: string, args: string[], preload?: string): Run {
     stderr,
   }));
   return { child, firstLine, ended };
-}
-
-/** An orphan that nobody has reaped yet is dead. */
-async function isAlive(pid: number): Promise<boolean> {
-  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => ' Z ');
-  return !stat.includes(' Z ');
 }
 
 describe('bin/ledger-mirror.js', () => {
@@ -179,6 +172,6 @@ describe('bin/ledger-mirror.js', () => {
     const { pid } = JSON.parse(await firstLine) as { pid: number };
     expect(pid).not.toBe(child.pid);
     child.kill('SIGKILL');
-    await expect.poll(() => isAlive(pid)).toBe(false);
+    await expect.poll(() => isProcessAlive(pid)).toBe(false);
   });
 });

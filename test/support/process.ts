@@ -1,6 +1,7 @@
 /** Child processes that a test starts, listens to and kills. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
 import { waitFor } from './wait-for.ts';
 
 /**
@@ -140,4 +141,10 @@ export function runScript(
   options: SpawnOptions = {},
 ): Child {
   return new Child(process.execPath, [path, ...args], options);
+}
+
+/** Whether a process runs. An orphan that nobody has reaped yet is dead. */
+export async function isProcessAlive(pid: number): Promise<boolean> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => ' Z ');
+  return !stat.includes(' Z ');
 }

@@ -1,18 +1,22 @@
 /**
- * Answers questions about the lake by running `ledger-mirror query` in a separate
- * process: a statement can exhaust or crash that process, but never the API. The number
- * of concurrent statements, their run time and the size of their results are limited.
+ * Answers questions about the lake by running `ledger-mirror query` in separate
+ * processes: a statement can exhaust or crash its process, but never the API. The number
+ * of concurrent statements, their run time and the size of their results are limited. A
+ * file has a process of its own; answers come from processes that are kept.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
-import { text as readText } from 'node:stream/consumers';
 import { z } from 'zod';
 import { readAhead } from '../../files/read-ahead.ts';
 import type { ReadyQuestion } from '../../lake/query/questions.ts';
 import type { PlainRow } from '../../postgres/api-rows.ts';
 import { StatusError } from '../kit/status-error.ts';
+import {
+  CommandEndedError,
+  type CommandProcesses,
+  type CommandReply,
+} from './command-processes.ts';
 
 const OPTION = z.string().min(1).max(200).optional();
 
@@ -89,33 +93,64 @@ const FILES_MAX = 16;
  */
 const AHEAD_BYTES_MAX = 64 * 2 ** 20;
 const TIMEOUT_SECONDS = 60;
+/** After this time a process is ended, even if the statement's own timeout did not work. */
+export const ENDED_AFTER_MS = (TIMEOUT_SECONDS + 15) * 1_000;
 const ROWS_MAX = 5_000;
 const ANSWER_CHARACTERS_MAX = 8_000_000;
 const SAID_CHARACTERS_MAX = 4_000;
 
-/**
- * Returns functions that run `ledger-mirror` in a separate process. `document` runs a
- * command without options, and returns its JSON output.
- * @param command the program and its leading arguments, which together start
- *   `ledger-mirror`
- * @param env the complete environment: only the object store's settings
- * @param scratchDir the folder for files that clients are reading
- */
-export function openQueryRunner(
-  [program, ...first]: readonly [string, ...string[]],
-  env: Readonly<Record<string, string>>,
-  scratchDir: string,
-): Pick<LakeQueries, 'ask' | 'file'> & {
+export interface QueryRunnerOptions {
+  /**
+   * The program and its leading arguments, which together start `ledger-mirror` for one
+   * command.
+   */
+  readonly command: readonly [string, ...string[]];
+  /** Runs the commands whose output is small. */
+  readonly processes: CommandProcesses;
+  /** The complete environment: only the object store's settings. */
+  readonly env: Readonly<Record<string, string>>;
+  /** The folder for files that clients are reading. */
+  readonly scratchDir: string;
+}
+
+export interface QueryRunner extends Pick<LakeQueries, 'ask' | 'file'> {
+  /** Runs a command without options, and returns its JSON output. */
   document(command: string): Promise<unknown>;
-} {
+}
+
+/** Returns functions that run `ledger-mirror` in separate processes. */
+export function openQueryRunner({
+  command: [program, ...first],
+  processes,
+  env,
+  scratchDir,
+}: QueryRunnerOptions): QueryRunner {
   let running = 0;
   let files = 0;
-  const run = (args: readonly string[], signal: AbortSignal | undefined) => {
-    const child = spawn(program, [...first, ...args], {
+  const begin = (): void => {
+    if (running >= AT_ONCE_MAX)
+      throw new StatusError(
+        'unavailable',
+        'the lake is busy with other queries; try again in a moment',
+      );
+    running += 1;
+  };
+  /** Starts a process that writes the result to its stdout. */
+  const startFile = (
+    question: LakeQuestion,
+    format: string,
+    signal: AbortSignal,
+  ) => {
+    begin();
+    const args = [...first, ...queryArgs(question, format)];
+    const child = spawn(program, args, {
       env: { ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
       signal,
-      timeout: (TIMEOUT_SECONDS + 15) * 1_000,
+      timeout: ENDED_AFTER_MS,
+    });
+    child.once('close', () => {
+      running -= 1;
     });
     const ended = untilEnded(child);
     // A caller that stops reading early never awaits `ended`; this keeps its rejection
@@ -123,62 +158,30 @@ export function openQueryRunner(
     ended.catch(() => undefined);
     return { child, stdout: child.stdout, ended };
   };
-  const query = (
-    question: LakeQuestion,
-    format: string,
-    signal: AbortSignal,
-  ) => {
-    if (running >= AT_ONCE_MAX)
-      throw new StatusError(
-        'unavailable',
-        'the lake is busy with other queries; try again in a moment',
-      );
-    running += 1;
-    const [asked, options] =
-      'sql' in question
-        ? [question.sql]
-        : [question.question, question.options];
-    const given = Object.entries(options ?? {}).map(
-      ([name, value]) => `--${name}=${value}`,
-    );
-    const bounds = [
-      `--format=${format}`,
-      `--timeout=${TIMEOUT_SECONDS}`,
-      '--quiet',
-    ];
-    const started = run(['query', ...given, ...bounds, '--', asked], signal);
-    started.child.once('close', () => {
-      running -= 1;
-    });
-    return started;
-  };
   return {
     document: async (command) => {
-      const { stdout, ended } = run([command, '--json', '--quiet'], undefined);
-      const [text] = await Promise.all([readText(stdout), ended]);
-      return JSON.parse(text);
+      const args = [command, '--json', '--quiet'];
+      const { output } = await replyOf(processes.run({ args }, undefined));
+      return JSON.parse(output);
     },
     ask: async (question, signal) => {
-      const startedMs = performance.now();
-      const { child, stdout, ended } = query(question, 'ndjson', signal);
-      const lines: string[] = [];
-      let characters = 0;
-      let isCut = false;
-      for await (const line of createInterface({
-        input: stdout,
-        crlfDelay: Infinity,
-      })) {
-        characters += line.length;
-        isCut = lines.length >= ROWS_MAX || characters > ANSWER_CHARACTERS_MAX;
-        if (isCut) break;
-        lines.push(line);
+      begin();
+      try {
+        const startedMs = performance.now();
+        const request = {
+          args: queryArgs(question, 'ndjson'),
+          limits: { lines: ROWS_MAX, characters: ANSWER_CHARACTERS_MAX },
+        };
+        const { output, isCut } = await replyOf(processes.run(request, signal));
+        const rows = output
+          .split('\n')
+          .filter((line) => line !== '')
+          .map((line) => JSON.parse(line) as PlainRow);
+        const tookMs = Math.round(performance.now() - startedMs);
+        return { rows, isCut, tookMs };
+      } finally {
+        running -= 1;
       }
-      if (isCut) child.kill();
-      // If the process exited in the middle of a line, this throws, so the partial line
-      // is not parsed.
-      else await ended;
-      const rows = lines.map((line) => JSON.parse(line) as PlainRow);
-      return { rows, isCut, tookMs: Math.round(performance.now() - startedMs) };
     },
     file: async (question, format, signal) => {
       if (files >= FILES_MAX)
@@ -188,7 +191,7 @@ export function openQueryRunner(
         );
       files += 1;
       try {
-        const { child, stdout, ended } = query(question, format, signal);
+        const { child, stdout, ended } = startFile(question, format, signal);
         // Until the first bytes are sent, the HTTP status can still report a failure.
         await Promise.race([once(stdout, 'readable'), ended]);
         // If there is no byte to read, the output has ended and the process is about to
@@ -209,6 +212,30 @@ export function openQueryRunner(
       }
     },
   };
+}
+
+/** Returns the arguments of `ledger-mirror` that answer the question. */
+function queryArgs(question: LakeQuestion, format: string): string[] {
+  const [asked, options] =
+    'sql' in question ? [question.sql] : [question.question, question.options];
+  const given = Object.entries(options ?? {}).map(
+    ([name, value]) => `--${name}=${value}`,
+  );
+  const bounds = [
+    `--format=${format}`,
+    `--timeout=${TIMEOUT_SECONDS}`,
+    '--quiet',
+  ];
+  return ['query', ...given, ...bounds, '--', asked];
+}
+
+/** @throws StatusError if the command failed */
+async function replyOf(running: Promise<CommandReply>): Promise<CommandReply> {
+  const reply = await running.catch((error: unknown) => {
+    throw error instanceof CommandEndedError ? refusal(error.errors) : error;
+  });
+  if (reply.code !== 0 && !reply.isCut) throw refusal(reply.errors);
+  return reply;
 }
 
 /**
@@ -238,11 +265,15 @@ async function untilEnded(
     said ||= error.message;
   });
   const code = await new Promise((resolve) => child.once('close', resolve));
+  if (code !== 0) throw refusal(said);
+}
+
+/** @param said what the command wrote to stderr */
+function refusal(said: string): StatusError {
   // The page has fields instead of command-line options, so remove the dashes.
   const message = said.trim().replaceAll(/^ledger-mirror: (?:--)?/gm, '');
-  if (code !== 0)
-    throw new StatusError(
-      'invalidArgument',
-      message || 'the statement was ended',
-    );
+  return new StatusError(
+    'invalidArgument',
+    message || 'the statement was ended',
+  );
 }

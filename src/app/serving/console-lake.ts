@@ -5,7 +5,9 @@
 import { getCompileCacheDir } from 'node:module';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { openCommandProcesses } from '../../api/console/command-processes.ts';
 import {
+  ENDED_AFTER_MS,
   type LakeQueries,
   openQueryRunner,
 } from '../../api/console/lake-queries.ts';
@@ -16,9 +18,12 @@ import { READY_QUESTIONS } from '../../lake/query/questions.ts';
 import { queryColumns, SHAPES } from '../../lake/tables/tables.ts';
 
 const MAIN = fileURLToPath(new URL('../../main.ts', import.meta.url));
+const QUERY_PROCESS = fileURLToPath(
+  new URL('../../query-process.ts', import.meta.url),
+);
 /**
- * How long the list of tables is cached. Reading it takes a process several seconds, and
- * it changes only a few times a day.
+ * How long the list of tables is cached. Reading it may take several seconds, and it
+ * changes only a few times a day.
  */
 const TABLES_MAX_AGE_MS = 15_000;
 
@@ -35,26 +40,34 @@ interface Overview {
   readonly path: string;
 }
 
-export function openConsoleLake(config: Config): LakeQueries {
+/** Opens the lake for the console. Disposing of it ends its processes. */
+export function openConsoleLake(config: Config): LakeQueries & AsyncDisposable {
   const compiled = getCompileCacheDir();
-  const runner = openQueryRunner(
-    [process.execPath, MAIN],
-    {
-      ...config.ambient,
-      // Let the child processes reuse the code that this process has compiled, which halves
-      // the CPU time of a short question.
-      ...(compiled !== undefined && { NODE_COMPILE_CACHE: dirname(compiled) }),
-      OBJECT_STORE_URL: objectsAt(config).href,
-      DATA_DIR: config.dataDir,
-      HOME: config.dataDir,
-      ...(config.texts.assetsFile !== undefined && {
-        ASSETS_FILE: config.texts.assetsFile,
-      }),
-      LOG_LEVEL: 'error',
-      NO_COLOR: '1',
-    },
-    scratchDirOf(config),
-  );
+  const env = {
+    ...config.ambient,
+    // Let the child processes reuse the code that this process has compiled, which halves
+    // the time that they take to start.
+    ...(compiled !== undefined && { NODE_COMPILE_CACHE: dirname(compiled) }),
+    OBJECT_STORE_URL: objectsAt(config).href,
+    DATA_DIR: config.dataDir,
+    HOME: config.dataDir,
+    ...(config.texts.assetsFile !== undefined && {
+      ASSETS_FILE: config.texts.assetsFile,
+    }),
+    LOG_LEVEL: 'error',
+    NO_COLOR: '1',
+  };
+  const processes = openCommandProcesses({
+    command: [process.execPath, QUERY_PROCESS],
+    env,
+    timeoutMs: ENDED_AFTER_MS,
+  });
+  const runner = openQueryRunner({
+    command: [process.execPath, MAIN],
+    processes,
+    env,
+    scratchDir: scratchDirOf(config),
+  });
   return {
     tables: sharedLoad(async () => {
       const found = (await runner.document('lake')) as {
@@ -67,7 +80,9 @@ export function openConsoleLake(config: Config): LakeQueries {
       title,
       parameters,
     })),
-    ...runner,
+    ask: (question, signal) => runner.ask(question, signal),
+    file: (question, format, signal) => runner.file(question, format, signal),
+    [Symbol.asyncDispose]: () => processes[Symbol.asyncDispose](),
   };
 }
 

@@ -1,6 +1,7 @@
 /** Starts the read API and the console for this mirror. */
 import { statfs } from 'node:fs/promises';
 import { addQueueBoard } from '../../api/console/queue-board.ts';
+import type { LakeQueries } from '../../api/console/lake-queries.ts';
 import type { ConsoleParts, Upkeep } from '../../api/console/ports.ts';
 import {
   buildServer,
@@ -37,19 +38,21 @@ const LOOK_TIMEOUT_MS = 45_000;
  */
 export async function startApi(app: App): Promise<Listening> {
   const { config, jobs, log, queues, warehouse } = app;
+  const lake = openConsoleLake(config);
   const server = await buildServer(
     {
       rows: openRows(warehouse.pool),
       jobs,
       isAttended: (url) => app.workers.anyAlive(url),
       status: app.status,
-      console: openConsole(app),
+      console: openConsole(app, lake),
       probes: app.probes,
       metrics: await app.metrics(),
       log,
     },
     { ...config, readTokens: app.readTokens },
   );
+  server.addHook('onClose', () => lake[Symbol.asyncDispose]());
   // Without a token, clients are not authenticated, so nobody may change the queues.
   addQueueBoard(server, queues, {
     isReadOnly: config.apiToken === undefined,
@@ -66,10 +69,10 @@ export async function startApi(app: App): Promise<Listening> {
  * Builds the console's parts: the lake, a preview of the next run's requests, and the
  * figures that an operator monitors.
  */
-function openConsole(app: App): ConsoleParts {
+function openConsole(app: App, lake: LakeQueries): ConsoleParts {
   const { config, jobs } = app;
   return {
-    lake: openConsoleLake(config),
+    lake,
     settings: shownSettings(config),
     assets: knownAssets(config),
     preview: () => describeNightly(jobs, config),

@@ -2,16 +2,26 @@
  * SQL from the console: real statements in real processes over a real lake, and what none
  * of them may do.
  */
+import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { openQueryRunner } from '../../../src/api/console/lake-queries.ts';
+import {
+  type CommandProcesses,
+  openCommandProcesses,
+} from '../../../src/api/console/command-processes.ts';
+import {
+  openQueryRunner,
+  type QueryRunner,
+} from '../../../src/api/console/lake-queries.ts';
 import { openConsoleLake } from '../../../src/app/serving/console-lake.ts';
 import { readConfig } from '../../../src/config/environment.ts';
 import { type Sandbox, startSandbox } from '../../support/sandbox.ts';
 import { text } from 'node:stream/consumers';
+import { Child, isProcessAlive } from '../../support/process.ts';
 import { waitFor } from '../../support/wait-for.ts';
 import { freshDatabase } from '../../support/database.ts';
 import { openHome, type MirrorHome } from '../../cli/mirror-home.ts';
 
+const SOURCES = new URL('../../../src', import.meta.url).href;
 const database = await freshDatabase();
 const { signal } = new AbortController();
 let sandbox: Sandbox;
@@ -32,6 +42,7 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
+  await desks.disposeAsync();
   await home[Symbol.asyncDispose]();
   await sandbox.stop();
 });
@@ -46,10 +57,36 @@ interface LakeTable {
   readonly access: readonly { readonly engine: string }[];
 }
 
+/** Ends the processes of all desks that the tests open. */
+const desks = new AsyncDisposableStack();
+
 function desk(): ReturnType<typeof openConsoleLake> {
-  return openConsoleLake(
-    readConfig({ env: { DATA_DIR: home.dataDir }, cwd: home.dir }),
+  return desks.use(
+    openConsoleLake(
+      readConfig({ env: { DATA_DIR: home.dataDir }, cwd: home.dir }),
+    ),
   );
+}
+
+/** Runs files by this script, which gets the arguments of `ledger-mirror`. */
+function fileRunner(script: string): QueryRunner {
+  const command = [process.execPath, '-e', script, '--'] as const;
+  return openQueryRunner({
+    command,
+    processes: { run: unused, [Symbol.asyncDispose]: unused },
+    env: {},
+    scratchDir: home.dir,
+  });
+}
+
+/** Runs statements by these processes. */
+function answerRunner(processes: CommandProcesses): QueryRunner {
+  const command = ['false'] as const;
+  return openQueryRunner({ command, processes, env: {}, scratchDir: home.dir });
+}
+
+async function unused(): Promise<never> {
+  throw new Error('a file has a process of its own');
 }
 
 describe('the Data view', () => {
@@ -163,29 +200,37 @@ describe('the Data view', () => {
   });
 
   test('tells that a statement was ended, wherever in a row its process was killed', async () => {
-    for (const written of ['', '{"a": 1}\n', '{"a": 1}\n{"a']) {
+    for (const written of ['', 'a\n1\n', 'a\n1\n2']) {
       const script = `process.stdout.write(${JSON.stringify(written)}, () => process.kill(process.pid, 'SIGKILL'))`;
-      const runner = openQueryRunner(
-        [process.execPath, '-e', script, '--'],
-        {},
-        home.dir,
-      );
-      await expect(
-        runner.ask({ sql: 'select 1' }, signal),
-      ).rejects.toMatchObject({
+      const whole = async (): Promise<string> =>
+        text(await fileRunner(script).file({ sql: 'select 1' }, 'csv', signal));
+      await expect(whole()).rejects.toMatchObject({
         statusCode: 400,
         message: expect.stringContaining('the statement was ended') as unknown,
       });
     }
   });
 
+  test('tells that a statement was ended whose process was killed before it answered', async () => {
+    await using processes = openCommandProcesses({
+      command: [
+        process.execPath,
+        '-e',
+        `process.on('message', () => process.kill(process.pid, 'SIGKILL'))`,
+      ],
+      env: {},
+      timeoutMs: 60_000,
+    });
+    const asked = answerRunner(processes).ask({ sql: 'select 1' }, signal);
+    await expect(asked).rejects.toMatchObject({
+      statusCode: 400,
+      message: 'the statement was ended',
+    });
+  });
+
   test('a file whose statement fails after its first bytes does not end as if it were whole', async () => {
     const script = `process.stdout.write('a\\n1\\n', () => process.exit(1))`;
-    const runner = openQueryRunner(
-      [process.execPath, '-e', script, '--'],
-      {},
-      home.dir,
-    );
+    const runner = fileRunner(script);
     const file = await runner.file({ sql: 'select 1' }, 'csv', signal);
     await expect(text(file)).rejects.toMatchObject({ statusCode: 400 });
   });
@@ -200,11 +245,7 @@ describe('the Data view', () => {
 
   test('a client that leaves ends its file, and makes room for others', async () => {
     const script = `const x = 'x'.repeat(65_536); const go = () => process.stdout.write(x, go); go()`;
-    const runner = openQueryRunner(
-      [process.execPath, '-e', script, '--'],
-      {},
-      home.dir,
-    );
+    const runner = fileRunner(script);
     let clients = 0;
     for (; clients < 20; clients += 1) {
       const gone = new AbortController();
@@ -226,11 +267,7 @@ describe('the Data view', () => {
   test('files whose readers pause do not keep others from asking, and arrive whole', async () => {
     const bytes = 4_000_000;
     const script = `process.stdout.write('x'.repeat(${bytes}))`;
-    const runner = openQueryRunner(
-      [process.execPath, '-e', script, '--'],
-      {},
-      home.dir,
-    );
+    const runner = fileRunner(script);
     const question = { sql: 'select 1' };
     const files = [
       await runner.file(question, 'csv', signal),
@@ -245,11 +282,12 @@ describe('the Data view', () => {
   });
 
   test('asks two statements at once, and tells a third to come again', async () => {
-    const runner = openQueryRunner(
-      ['sleep', '30'],
-      { PATH: '/usr/bin:/bin' },
-      home.dir,
-    );
+    await using processes = openCommandProcesses({
+      command: ['sleep', '30'],
+      env: { PATH: '/usr/bin:/bin' },
+      timeoutMs: 60_000,
+    });
+    const runner = answerRunner(processes);
     const stop = new AbortController();
     const open = [1, 2].map(() => runner.ask({ sql: 'select 1' }, stop.signal));
     await expect(runner.ask({ sql: 'select 1' }, signal)).rejects.toMatchObject(
@@ -260,5 +298,137 @@ describe('the Data view', () => {
     stop.abort();
     const ended = await Promise.allSettled(open);
     expect(ended.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+  });
+});
+
+describe('questions that one process answers one after another', () => {
+  const STATE = `
+    select 'setting' as kind, name, value from duckdb_settings()
+    where name not in ('temp_directory', 'allowed_directories', 'allowed_paths')
+    union all select 'table', table_name, database_name from duckdb_tables()
+    union all select 'view', view_name, sql from duckdb_views() where not internal
+    union all select 'database', database_name, path from duckdb_databases()
+    union all select 'variable', name, value::varchar from duckdb_variables()
+    union all select 'secret', name, secret_string from duckdb_secrets()
+    order by all`;
+
+  test('each has an engine of its own, in the same state as the first', async () => {
+    const lake = desk();
+    const first = await lake.ask({ sql: STATE }, signal);
+    expect(first.rows.length).toBeGreaterThan(100);
+    const folders = new Set<unknown>();
+    for (let round = 0; round < 3; round += 1) {
+      await lake.ask({ sql: 'select setseed(0.5)' }, signal);
+      await lake.ask({ sql: 'select * from range(10000000)' }, signal);
+      const { rows } = await lake.ask(
+        { sql: `select current_setting('temp_directory') as folder` },
+        signal,
+      );
+      folders.add(rows[0]?.['folder']);
+    }
+    expect(folders.size).toBe(3);
+    const last = await lake.ask({ sql: STATE }, signal);
+    expect(last.rows).toEqual(first.rows);
+  });
+
+  test('a seed that a question sets is not that of the next', async () => {
+    const lake = desk();
+    const numbers = new Set<unknown>();
+    for (let round = 0; round < 2; round += 1) {
+      await lake.ask({ sql: 'select setseed(0.5)' }, signal);
+      const { rows } = await lake.ask({ sql: 'select random() as n' }, signal);
+      numbers.add(rows[0]?.['n']);
+    }
+    expect(numbers.size).toBe(2);
+  });
+
+  test('a question reads no file of the one before', async () => {
+    const lake = desk();
+    const sql =
+      `select current_setting('allowed_paths')[1] as path, ` +
+      '(select count(*) from ledger_entries) as n';
+    const { rows } = await lake.ask({ sql }, signal);
+    const file = rows[0]?.['path'];
+    expect(file).toMatch(/\.parquet$/);
+    const stolen = `select count(*) from read_parquet('${String(file)}')`;
+    const withTable = `${stolen} where (select count(*) from ledger_entries) > 0`;
+    expect((await lake.ask({ sql: withTable }, signal)).rows).toHaveLength(1);
+    await expect(lake.ask({ sql: stolen }, signal)).rejects.toMatchObject({
+      message: expect.stringMatching(/permission|disabled/i) as unknown,
+    });
+  });
+
+  test('a question sees the version of the lake that was just published', async () => {
+    const lake = desk();
+    const count = { sql: 'select count(*) as n from ledger_entries' };
+    const before = await lake.ask(count, signal);
+    sandbox.advance(7 * 86_400_000);
+    const { code, stderr } = await home.run(['nightly']);
+    expect({ code, stderr }).toMatchObject({ code: 0 });
+    const after = await lake.ask(count, signal);
+    const fresh = await desk().ask(count, signal);
+    expect(after.rows).toEqual(fresh.rows);
+    expect(Number(after.rows[0]?.['n'])).toBeGreaterThan(
+      Number(before.rows[0]?.['n']),
+    );
+  });
+
+  test('no process stays behind when the one that asks is killed with -9', async () => {
+    const script = `
+      import { readFileSync } from 'node:fs';
+      import { openConsoleLake } from '${SOURCES}/app/serving/console-lake.ts';
+      import { readConfig } from '${SOURCES}/config/environment.ts';
+      const config = readConfig({ env: { DATA_DIR: process.argv[1] }, cwd: '/' });
+      const { signal } = new AbortController();
+      const lake = openConsoleLake(config);
+      await lake.ask({ sql: 'select 1' }, signal);
+      const tasks = '/proc/self/task/' + process.pid + '/children';
+      const kept = readFileSync(tasks, 'utf8').trim();
+      const sql = 'select count(*) from range(1000000000000)';
+      const asked = lake.ask({ sql }, signal);
+      setImmediate(() => console.log('kept ' + kept + '.'));
+      await asked;`;
+    await using asking = new Child(process.execPath, [
+      '--input-type=module',
+      '-e',
+      script,
+      home.dataDir,
+    ]);
+    const [, kept] = await asking.waitForLine(/kept (\d+)\./);
+    await asking.end('SIGKILL');
+    await waitFor(async () => !(await isProcessAlive(Number(kept))), {
+      what: 'the end of the kept process, which is still answering',
+    });
+    expect(await isProcessAlive(Number(kept))).toBe(false);
+  });
+
+  test('serve ends its processes, the idle one as well as the one that is answering', async () => {
+    const serve = home.start(['serve'], { API_PORT: '0' });
+    const [, url] = await waitFor(
+      () => /"url":"(http[^"]+)"[^\n]*"msg":"Serving"/.exec(serve.stderr),
+      { what: 'the API' },
+    );
+    const ask = async (sql: string): Promise<Response> =>
+      fetch(`${url}/console/query`, {
+        method: 'POST',
+        body: JSON.stringify({ sql }),
+        headers: { 'content-type': 'application/json' },
+      });
+    const endless = Promise.allSettled([
+      ask('select count(*) from range(1000000000000)'),
+    ]);
+    const pids = await waitFor(
+      async () => {
+        expect((await ask('select 1')).status).toBe(200);
+        const tasks = `/proc/${serve.pid}/task/${serve.pid}/children`;
+        const children = (await readFile(tasks, 'utf8')).trim().split(' ');
+        return children.length === 2 ? children.map(Number) : undefined;
+      },
+      { what: 'a process that answers, and an idle one' },
+    );
+    expect(await serve.end('SIGTERM')).toEqual({ code: 0, signal: null });
+    for (const pid of pids) expect(await isProcessAlive(pid)).toBe(false);
+    const [cut] = await endless;
+    expect(cut.status).toBe('rejected');
   });
 });
