@@ -1,9 +1,9 @@
 /**
  * Measures the speed of an export: the command as a user waits for it, from its start to
  * its exit, next to `curl | DuckDB`; and the export alone, as ratios to common tools on
- * the same stream within one run. Every check and both sums are on, and the result is one
- * object in a local store. `node bench/export.ts [--quick] [--large]`; needs curl, jq,
- * base64, zstd.
+ * the same stream within one run. All checks and both sums are enabled, and the result is
+ * one object in a local store. `node bench/export.ts [--quick] [--large]`; needs curl,
+ * jq, base64, zstd.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -189,7 +189,7 @@ async function benchCommand(): Promise<void> {
   const megabytes = SIZES_MB[0] ?? 500;
   const program = join(ROOT, 'bin/ledger-mirror.js');
   const env = {
-    // The program's first line, which users run it by, must find this Node.
+    // The program's shebang line must find this Node.
     PATH: `${dirname(process.execPath)}:${process.env['PATH'] ?? ''}`,
     SOURCE_URL: String(url),
     SOURCE_EXPORT_PATH: `/csv/${megabytes}`,

@@ -122,8 +122,8 @@ async function keepCanonical(): Promise<void> {
 }
 
 /**
- * Writes the same objects as zstd Parquet, by month and with the lake's types, with
- * DuckDB alone.
+ * Writes the same objects as zstd Parquet with DuckDB alone, by month and with the lake's
+ * types.
  */
 async function duckDbAlone(keys: readonly string[]): Promise<void> {
   const instance = await DuckDBInstance.create(':memory:', { threads: '2' });

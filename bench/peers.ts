@@ -1,7 +1,7 @@
 /**
- * Compares ledger-mirror with its peers: dlt, DuckDB and the Singer SDK, pinned in their
- * own environment, on the same source and the same Postgres, in turns. `npm run bench --
- * peers [--quick]` prints the tables of bench/README.md.
+ * Compares ledger-mirror with its peers: dlt, DuckDB and the Singer SDK, which are pinned
+ * in their own environment. All take turns on the same source and the same Postgres. `npm
+ * run bench -- peers [--quick]` prints the tables of bench/README.md.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

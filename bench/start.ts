@@ -1,8 +1,8 @@
 /**
  * Measures how long users wait for a first answer: `npm run bench -- start [--quick]
  * [commands] [query] [serving]`. Each command runs through `bin/ledger-mirror.js`, as
- * users run it, with warm files and an external Postgres: from the checkout, and from a
- * package as npm installs it, in turns. Then come a ready question, the console's first
+ * users run it, with warm files and an external Postgres, alternately from the checkout
+ * and from a package as npm installs it. Then come a ready question, the console's first
  * question to a process that has just started serving, and the first status of a large
  * mirror. The benchmark fails if any of these exceeds its limit. Processor time is shown
  * next to wall time, because on a busy machine it is the only reliable figure.

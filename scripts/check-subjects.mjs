@@ -1,6 +1,7 @@
 /**
- * `node scripts/check-subjects.mjs BASE`: every commit since BASE has a subject of the form
- * `type(scope): outcome` with at most 72 characters. Plain JavaScript, so that CI needs no install.
+ * `node scripts/check-subjects.mjs BASE`: checks that every commit since BASE has a
+ * subject of the form `type(scope): outcome` with at most 72 characters. Plain
+ * JavaScript, so that CI needs no install.
  */
 import { execFileSync } from 'node:child_process';
 

@@ -1,8 +1,8 @@
 /**
  * `npm run test:engines [-- all | NAME …]`: other projects' engines read and change the
  * lake's tables. The engines are pinned and installed outside the project (ENGINES_DIR,
- * or the user's cache). Without names, only those run that take seconds. An engine that
- * cannot be run is reported, and fails if it was requested by name.
+ * or the user's cache). Without names, only the engines that take a few seconds are run.
+ * An engine that cannot be run is reported, and fails if it was requested by name.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

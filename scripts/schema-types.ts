@@ -33,9 +33,7 @@ const COLUMNS = `
   where relnamespace = 'mirror'::regnamespace and relkind in ('r', 'p') and not relispartition
   order by relname, attnum`;
 
-/**
- * The type of a value that is read, and the type of one that is written if it differs.
- */
+/** The type of a value when it is read, and when it is written if that differs. */
 interface ValueType {
   readonly read: string;
   readonly write?: string;

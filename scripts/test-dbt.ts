@@ -1,6 +1,6 @@
 /**
  * `npm run test:dbt`: builds and tests the dbt package on a warehouse in an embedded
- * Postgres, and on the lake that is made from it. After a late load, a replaced open
+ * Postgres, and on the lake that is built from it. After a late load, a replaced open
  * segment and an entry that no longer counts, the incremental model must equal a full
  * refresh on both, and both must agree.
  */

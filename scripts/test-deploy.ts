@@ -106,7 +106,8 @@ async function refuseEmptyValues(): Promise<void> {
 
 async function verifyUnits(): Promise<void> {
   await need('systemd-analyze');
-  // systemd looks for the program that a unit starts; here that is this checkout's.
+  // systemd looks for the program that a unit starts, so let the units start this
+  // checkout's.
   const folder = join(scratch, 'units');
   await mkdir(folder);
   for (const unit of ['worker', 'api']) {

@@ -55,7 +55,7 @@ async function needEngine(): Promise<void> {
     );
 }
 
-/** Makes sure that the image in a file, or its replacement, is available. */
+/** Makes sure that the image named in a file, or its replacement, is available. */
 async function needImage(variable: string, file: string): Promise<void> {
   await needEngine();
   const text = await readFile(join(ROOT, file), 'utf8');

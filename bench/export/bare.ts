@@ -12,7 +12,7 @@ import { hashRow, RowDigest } from '../../src/ledger/digest.ts';
 const LINE_FEED = 0x0a;
 const BLOCK_BYTES = 512 * 2 ** 10;
 /**
- * The number of blocks. Some are being filled, others are being read, wait, or are being
+ * The number of blocks. While some are being filled, others are waiting, or being read or
  * written.
  */
 const BLOCKS = 8;

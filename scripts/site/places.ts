@@ -47,7 +47,9 @@ export function addressFrom(page: string, place: string): string {
   return posix.relative(posix.dirname(placeOf(page)), place);
 }
 
-/** @returns where a link that is written on a page leads */
+/**
+ * @returns where a link on a page leads
+ */
 export function targetOf(link: string, page: string, site: Site): Target {
   if (/^(?:[a-z]+:|#)/.test(link)) return { kind: 'address', href: link };
   const [written = '', anchor] = link.split('#');

@@ -96,8 +96,8 @@ function resultOf({ id, heading, place }) {
 }
 
 /**
- * The box of results is never hidden: a screen reader speaks only changes of a status that
- * was there before. The style gives an empty box no size.
+ * The box of results is never hidden, because a screen reader announces only changes to a
+ * status element that was already there. The style gives an empty box no size.
  */
 function write(summary, items) {
   status.textContent = summary;
@@ -111,7 +111,7 @@ function close() {
 
 field.addEventListener('input', () => void show());
 field.addEventListener('focus', () => {
-  // The first search reports a failure, and tries again.
+  // If this fails, the first search tries again, and reports a failure.
   openIndex().catch(() => undefined);
   void show();
 });

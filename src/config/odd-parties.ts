@@ -1,4 +1,4 @@
-/** A note on the parties in NIGHTLY_PARTIES that needs no service. */
+/** Finds unusual ids in NIGHTLY_PARTIES without contacting any service. */
 import { formatCount } from '../format/format.js';
 import { isHexId, NETWORK_PARTY } from '../ledger/ids.ts';
 

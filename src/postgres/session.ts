@@ -10,7 +10,9 @@ import type { StatementRunner } from './run-statement.ts';
 import type { PreparedQuery } from './statement.ts';
 
 export class Session implements StatementRunner {
-  /** Only for COPY, in this folder; every other statement uses `executeQuery`. */
+  /**
+   * For COPY only, and only in this folder; every other statement uses `executeQuery`.
+   */
   readonly client: PoolClient;
 
   constructor(client: PoolClient) {

@@ -97,7 +97,8 @@ export class QueueWorker {
   #activeAtMs = performance.now();
   #rebuilds = 0;
   /**
-   * Since when a canary that this worker could have taken has been waiting in the store.
+   * When a canary that this worker could have taken began to wait in the store; undefined
+   * if none is waiting.
    */
   #canaryWaitsSinceMs: number | undefined;
 

@@ -3,7 +3,7 @@
  * over published objects: always the newest.
  */
 
-/** A range of time of a ledger, in one asset or in all of them. */
+/** A time range of a ledger, in one asset or in all of them. */
 export interface AssetRange<Instant> {
   /** The asset of the range; null or absent stands for every asset. */
   readonly assetId?: string | null | undefined;

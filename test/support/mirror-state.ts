@@ -95,7 +95,7 @@ export async function coveredRanges(pool: Pool): Promise<HeldRange[]> {
   }));
 }
 
-/** Returns the assets with such a range, each once. */
+/** Returns the assets of the ranges that `isMeant` selects, each once. */
 export async function coveredAssets(
   pool: Pool,
   isMeant: (range: HeldRange) => boolean,

@@ -27,7 +27,8 @@ const TYPE_OF_OID: Readonly<Record<number, string>> = {
 };
 
 /**
- * @returns one line for each difference between what is declared and what Postgres says
+ * @returns one line for each difference between what is declared and what Postgres
+ *   reports
  */
 export async function findProblems(
   client: Client,

@@ -24,7 +24,10 @@ export interface SandboxRequest {
   authorization: string | undefined;
 }
 
-/** What goes wrong with one request. Bytes count the body before it is compressed. */
+/**
+ * What goes wrong with one request. Numbers of bytes refer to the body before it is
+ * compressed.
+ */
 export interface Misbehaviour {
   /**
    * A delay before anything else happens, in addition to the sandbox's general latency.

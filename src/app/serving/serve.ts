@@ -28,7 +28,7 @@ const UPKEEP_MAX_AGE_MS = 5_000;
  * button cost the source four requests in total, and not four each.
  */
 const LOOK_MAX_AGE_MS = 60_000;
-/** A source that needs longer for four pages has to be examined with `doctor`. */
+/** A source that needs longer for four pages should be examined with `doctor`. */
 const LOOK_TIMEOUT_MS = 45_000;
 
 /**

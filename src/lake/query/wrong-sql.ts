@@ -90,7 +90,7 @@ function readMissing(message: string): Missing | undefined {
 interface KnownNames {
   /** The likelier names. For a column, those in the tables that the statement names. */
   readonly own: readonly string[];
-  /** Other columns, with one table that has them. */
+  /** Other columns, each with one table that has it. */
   readonly others: ReadonlyMap<string, string>;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Counts the rows that statements read, by Postgres's own counters. They reveal a cost
- * that grows with the tables on any machine.
+ * Counts the rows that statements read, by Postgres's own counters. On any machine, they
+ * reveal a cost that grows with the tables.
  */
 import { sql } from 'kysely';
 import type { Database } from '../../../src/postgres/database.ts';

@@ -16,7 +16,7 @@ export interface RealStore extends AsyncDisposable {
   readonly keys: Keys;
   /** Keys that may read the bucket, and do nothing else. */
   readonly readOnlyKeys: Keys;
-  /** Kills the process that speaks S3 with -9; stored objects stay. */
+  /** Kills (with -9) the process that speaks S3; stored objects stay. */
   killGateway(): Promise<void>;
   /** Starts the gateway again on the same port, and waits until it answers. */
   startGateway(): Promise<void>;

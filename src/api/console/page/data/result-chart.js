@@ -367,7 +367,7 @@ function legendItem(tone, text) {
   return el('li', sample, ` ${text}`);
 }
 
-// A file knows no style sheet, so its colours are plain values.
+// A file has no style sheet, so its colours are plain values.
 function saveSvg({ shapes, width, height, label }) {
   const made = toSvg(shapes, { width, height, label, colourOf: colour });
   const text = new XMLSerializer().serializeToString(made);
