@@ -111,9 +111,9 @@ const PASSING_ALERT =
   /^ERR_SSL_.*(?:ALERT_INTERNAL_ERROR|HANDSHAKE_FAILURE|UNRECOGNIZED_NAME|USER_CANCELLED)$/;
 
 /**
- * A TLS server's refusal of the client's certificate, or of a client without one. A
- * certificate from an authority that was renewed under the same name causes a
- * DECRYPT_ERROR.
+ * A TLS server's refusal of the client's certificate, or of a client without one. If the
+ * authority of the client's certificate was renewed under the same name, the server sends
+ * a DECRYPT_ERROR.
  */
 const CERTIFICATE_ALERT =
   /^ERR_SSL_.*ALERT_(?:ACCESS_DENIED|DECRYPT_ERROR|BAD_CERTIFICATE|(?:UNSUPPORTED|NO)_CERTIFICATE|CERTIFICATE_(?:EXPIRED|REQUIRED|REVOKED|UNKNOWN)|UNKNOWN_CA)$/;

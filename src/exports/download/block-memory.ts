@@ -30,7 +30,7 @@ export class BlockMemory {
   }
 
   /**
-   * Offers a block for reuse. No thread and no stream may use it any more.
+   * Offers a block for reuse. No thread and no stream may still use it.
    * @param rows the block, or a slice of it that begins where the block does
    */
   giveBack(rows: Buffer): void {
