@@ -184,6 +184,10 @@ export async function buildServer(
     return sendError(reply, new StatusError('notFound', 'Not Found'));
   });
 
+  const status = shareStatus(deps);
+  // The first viewer need not wait for the whole reading. If it fails, viewers get the
+  // error of their own reading, because a failed one is not shared with later callers.
+  status().catch(() => undefined);
   addSafety(server);
   addBasePath(server, basePath);
   const { apiOrigins = [] } = options;
@@ -192,7 +196,6 @@ export async function buildServer(
   addBounds(server);
   addCompression(server);
   await addOpenApi(server, basePath);
-  const status = shareStatus(deps);
   addCompleteHeader(server, SERVICE_PATHS, status);
   addLists(server, rows);
   addLedgerExport(server, deps);

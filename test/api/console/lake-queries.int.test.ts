@@ -144,6 +144,14 @@ describe('the Data view', () => {
     expect([rows.length, isCut]).toEqual([5_000, true]);
   });
 
+  test('cuts an answer whose row is larger than the limit, before it reaches the server', async () => {
+    const { rows, isCut } = await desk().ask(
+      { sql: `select repeat('x', 100000000) as row` },
+      signal,
+    );
+    expect([rows.length, isCut]).toEqual([0, true]);
+  });
+
   test('downloads what it shows as CSV and as Parquet', async () => {
     const question = { sql: 'select party_id from parties order by 1' };
     const csv = await text(await desk().file(question, 'csv', signal));
