@@ -64,6 +64,65 @@ export function formatPlural(count, one, many = `${one}s`) {
   return `${formatCount(count)} ${wholeOf(count) === 1n ? one : many}`;
 }
 
+const THIN = '\u202F';
+const SI_PREFIXES = ['', 'k', 'M', 'G', 'T', 'P', 'E', 'Z', 'Y'];
+const SUPERSCRIPTS = '⁰¹²³⁴⁵⁶⁷⁸⁹';
+
+/**
+ * Rounds a figure to three digits, where there is no room for all of them, as beside an
+ * axis: `1234567` → `1.23 M`. The prefixes are those of the SI; a figure beyond them, or
+ * far below one, has a power of ten, as in `2 × 10³³`. The space is a narrow one that
+ * does not break.
+ * @param {number} value
+ * @returns {string}
+ */
+export function formatRough(value) {
+  // Rounding comes first: it can turn 999,999 into the next prefix.
+  const rounded = Number(value.toPrecision(3));
+  if (rounded === 0 || !Number.isFinite(value)) return String(rounded);
+  const power = powerOf(rounded);
+  const size = Math.floor(power / 3);
+  const prefix = SI_PREFIXES[size];
+  if (prefix === '') return String(rounded);
+  if (prefix !== undefined)
+    return `${shift(rounded, 3 * size)}${THIN}${prefix}`;
+  if (power < 0 && power >= -3) return String(rounded);
+  return `${shift(rounded, power)}${THIN}×${THIN}10${superscript(power)}`;
+}
+
+/**
+ * Returns the power of ten of a figure. The logarithm of a power of ten may be a little
+ * too small, so the decimal form decides.
+ * @param {number} value
+ * @returns {number}
+ */
+function powerOf(value) {
+  return Number(value.toExponential().split('e')[1]);
+}
+
+/**
+ * Divides a figure of three digits by a power of ten, without a rounding error.
+ * @param {number} value
+ * @param {number} power
+ * @returns {number}
+ */
+function shift(value, power) {
+  const [digits, ten] = value.toExponential().split('e');
+  return Number(`${digits}e${Number(ten) - power}`);
+}
+
+/**
+ * @param {number} power
+ * @returns {string}
+ */
+function superscript(power) {
+  const digits = String(Math.abs(power)).replaceAll(
+    /\d/g,
+    (digit) => SUPERSCRIPTS[Number(digit)] ?? '',
+  );
+  return power < 0 ? `⁻${digits}` : digits;
+}
+
 /**
  * Formats bytes in the largest unit that fits, truncated and never rounded up: `1536n` →
  * `1.5 KiB`.

@@ -6,12 +6,49 @@ import {
   formatDuration,
   formatPlural,
   formatQuantity,
+  formatRough,
   formatShare,
   formatTime,
   formatTimeUtc,
   groupDigits,
 } from '../../src/format/format.js';
 import { fc } from '../support/properties.ts';
+
+describe('formatRough', () => {
+  test.each([
+    [0, '0'],
+    [-0, '0'],
+    [999, '999'],
+    [0.30000000000000004, '0.3'],
+    [0.0025, '0.0025'],
+    [1_000, '1 k'],
+    [-1_234_567, '-1.23 M'],
+    [999_999, '1 M'],
+    [5e9, '5 G'],
+    [2e14, '200 T'],
+    [1e15, '1 P'],
+    [2.5e20, '250 E'],
+    [2e23, '200 Z'],
+    [1e24, '1 Y'],
+    [9.99e26, '999 Y'],
+    [1e27, '1 × 10²⁷'],
+    [-2.5e33, '-2.5 × 10³³'],
+    [5e-12, '5 × 10⁻¹²'],
+  ])('%s → %s', (value, text) =>
+    expect(formatRough(value).replaceAll('\u202F', ' ')).toBe(text),
+  );
+
+  test('never writes the notation of programs', () => {
+    fc.assert(
+      fc.property(
+        fc.double({ noNaN: true, noDefaultInfinity: true }),
+        (value) => {
+          expect(formatRough(value)).not.toMatch(/\de/i);
+        },
+      ),
+    );
+  });
+});
 
 describe('formatCount', () => {
   test.each([

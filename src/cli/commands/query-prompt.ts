@@ -100,13 +100,20 @@ function describeError(error: unknown): string {
 }
 
 /**
+ * Draws the result of a statement as a chart.
+ * @param figure the column to draw, or true for the usual one
+ * @throws UsageError if the result has no such column
+ */
+export type DrawResult = (figure: string | true) => void;
+
+/**
  * Runs statements until Ctrl-D, `exit`, `quit` or `\q`. If a statement fails, its error
  * is shown and the prompt returns.
- * @param answer runs a statement; with `chart`, it draws the result
+ * @param answer runs a statement and shows its result; returns what draws that result
  */
 export async function promptForSql(
   { history, help, stdin, stderr, signal }: PromptOptions,
-  answer: (sql: string, chart?: string | true) => Promise<void>,
+  answer: (sql: string) => Promise<DrawResult>,
 ): Promise<void> {
   const kept = await readFile(history, 'utf8').catch(() => '');
   const known = kept.split('\n').filter((line) => line !== '');
@@ -145,15 +152,14 @@ export async function promptForSql(
   const report = (error: unknown): void => {
     stderr.write(`${nameCommands(describeError(error))}\n`);
   };
-  /** The last statement that was answered. */
-  let last: string | undefined;
+  /** Draws the result of the last statement that was answered. */
+  let drawLast: DrawResult | undefined;
   const carryOut = async (
     command: Exclude<PromptCommand, { readonly kind: 'end' }>,
   ): Promise<void> => {
     if (command.kind === 'help') return void stderr.write(help);
-    if (command.kind === 'sql') return answer(command.sql);
-    // All statements read the same snapshot, so repeating one gives the same result.
-    if (last !== undefined) return answer(last, command.chart);
+    if (command.kind === 'sql') return void (await answer(command.sql));
+    if (drawLast !== undefined) return drawLast(command.chart);
     throw new UsageError([
       'There is no result to draw yet: type a ready question or SQL first',
     ]);
@@ -188,8 +194,7 @@ export async function promptForSql(
       known.push(statement.replaceAll(/\s+/g, ' '));
       const sql = statement.replace(/;$/, '');
       try {
-        await answer(sql);
-        last = sql;
+        drawLast = await answer(sql);
       } catch (error) {
         report(error);
       }

@@ -15,6 +15,7 @@ import {
   type LakeOptions,
   openLake,
 } from '../../lake/query/lake.ts';
+import { drawChart, type KeptResult } from '../../lake/query/query-chart.ts';
 import {
   QUERY_FORMATS,
   type QueryFormat,
@@ -212,6 +213,7 @@ async function openOnly(
 
 /**
  * Runs the query and writes its result.
+ * @param keep receives the rows of a table or chart after the last of them
  * @returns the number of rows written
  */
 async function answer(
@@ -219,6 +221,7 @@ async function answer(
   asked: Asked,
   context: CommandContext,
   output: Writable,
+  keep?: (result: KeptResult) => void,
 ): Promise<bigint> {
   await using folder = await scratchFolder(scratchDirOf(context.config));
   const {
@@ -237,6 +240,7 @@ async function answer(
   const options = {
     format,
     figure,
+    keep,
     timeoutMs,
     widthMax: context.stdout.columns,
     folder: folder.path,
@@ -273,22 +277,40 @@ async function converse(
   };
   await using stack = new AsyncDisposableStack();
   const lake = await openOnly(context, stack);
-  await promptForSql(prompt, async (typed, chart) => {
+  await promptForSql(prompt, async (typed) => {
     const { sql, ...values } = readTyped(typed);
-    // The prompt always shows results on the terminal, regardless of --output. A chart
-    // that is requested afterwards also overrides --format.
-    const drawn = chart ?? values.chart;
     const { format, ...others } = options;
+    // The prompt always shows results on the terminal, regardless of --output. A question
+    // that asks for a chart also overrides --format.
     const given = {
       ...others,
       ...values,
-      ...(drawn === undefined ? format && { format } : { chart: drawn }),
+      ...(values.chart === undefined && format !== undefined && { format }),
       output: undefined,
     };
     const asked = readOptions(given, sql, { ...context, isJson: false });
-    await answer(lake, asked, context, context.stdout).catch(unlessBrokenPipe);
+    let kept: KeptResult | undefined;
+    await answer(lake, asked, context, context.stdout, (result) => {
+      kept = result;
+    }).catch(unlessBrokenPipe);
+    return (figure) => drawKept(kept, figure, context);
   });
   return {};
+}
+
+/** Draws a result that was shown before, without running its statement again. */
+function drawKept(
+  kept: KeptResult | undefined,
+  figure: string | true,
+  { config, stdout }: CommandContext,
+): void {
+  if (kept === undefined) return;
+  const chart = drawChart(kept, {
+    units: unitsById(knownAssets(config)),
+    widthMax: stdout.columns,
+    figure: figure === true ? undefined : figure,
+  });
+  stdout.write(chart);
 }
 
 function questionTable(): string {

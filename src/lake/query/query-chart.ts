@@ -2,12 +2,11 @@
  * Draws a result in the terminal: one bar for each time or name, stacked if a second
  * column with few values splits it. Figures in several units get one chart per unit.
  */
-import type { DuckDBValue } from '@duckdb/node-api';
 import { didYouMean, findNear } from '../../errors/did-you-mean.ts';
 import { UsageError } from '../../errors/errors.ts';
 import { type AssetUnits, findAmounts } from '../../format/amounts.js';
 import { usualAxis, usualFigure } from '../../format/chart-choice.js';
-import { formatCount, groupDigits } from '../../format/format.js';
+import { formatCount, formatRough, groupDigits } from '../../format/format.js';
 import { unitColumns } from './chart-units.ts';
 import {
   EXACT,
@@ -39,7 +38,10 @@ const TIME_PART = /(?:^|_)(?:year|quarter|month|week|day|hour)$/i;
 /** Numeric columns that are names or positions, not figures. */
 const NAME_OR_PLACE = /(?:^|_)(?:id|epoch|block|height|version)$/i;
 
-type Row = readonly DuckDBValue[];
+/** A whole amount, and not a code or an id: without leading zeros. */
+const AMOUNT = /^(?:0|-?[1-9]\d*)$/;
+const ALTERNATIVES = /^-?\d+(?: or -?\d+)*$/;
+
 /** The figure of each part of a bar. A bar that is not split has a single part, ''. */
 type Bar = ReadonlyMap<string, string>;
 
@@ -56,38 +58,78 @@ interface Places {
   readonly units: readonly number[];
 }
 
-/**
- * @param units how the amounts of each asset are written
- * @param figure the name of the column to draw; if undefined, the column that the console
- *   would draw: an amount if there is one, otherwise the first numeric column
- */
+/** What a chart needs of a result, so that it can be drawn later and more than once. */
+export interface KeptResult {
+  readonly columns: readonly ResultColumn[];
+  /** The rows as text; only the first ROWS_MAX of a larger result. */
+  readonly rows: readonly (readonly string[])[];
+  readonly count: number;
+}
+
+/** How a chart is drawn. */
+export interface ChartOptions {
+  /** How the amounts of each asset are written. */
+  readonly units: AssetUnits;
+  /** Width of the terminal in characters; undefined if the output is not a terminal. */
+  readonly widthMax: number | undefined;
+  /**
+   * The name of the column to draw. If undefined, the column that the console would draw:
+   * an amount if there is one, otherwise the first numeric column.
+   */
+  readonly figure: string | undefined;
+}
+
 export function chartForm(
   columns: readonly ResultColumn[],
-  units: AssetUnits,
-  widthMax: number | undefined,
-  figure: string | undefined,
+  options: ChartOptions,
+): TextForm {
+  return keeping(
+    { begin: () => '', row: () => '', end: () => '' },
+    columns,
+    (result) => drawChart(result, options),
+  );
+}
+
+/**
+ * Returns a form that writes what `form` writes, and keeps the rows for a chart.
+ * @param whole receives the result after its last row; the text that it returns is
+ *   written last
+ */
+export function keeping(
+  form: TextForm,
+  columns: readonly ResultColumn[],
+  whole: (result: KeptResult) => string | void,
 ): TextForm {
   const rows: (readonly string[])[] = [];
   let count = 0;
   return {
-    begin: () => '',
-    row: (row: Row) => {
+    begin: form.begin,
+    row: (row, index) => {
       count += 1;
       if (count <= ROWS_MAX) rows.push(row.map(plainText));
-      return '';
+      return form.row(row, index);
     },
-    end: () => {
-      if (count > ROWS_MAX)
-        return (
-          `No chart: the result has ${formatCount(count)} rows, and a chart takes ` +
-          `${formatCount(ROWS_MAX)}; sum them up with GROUP BY.\n`
-        );
-      const places = findPlaces(columns, rows, figure);
-      if (typeof places === 'string') return `${places}\n`;
-      const amounts = { columns, units };
-      return drawEach(amounts, places, rows, widthMax ?? WIDTH_DEFAULT);
-    },
+    end: (rowCount) =>
+      `${form.end(rowCount)}${whole({ columns, rows, count }) ?? ''}`,
   };
+}
+
+/**
+ * Returns the chart of a result, or the sentence that says why there is none.
+ * @throws UsageError if the result has amounts, but none with the requested name
+ */
+export function drawChart(
+  { columns, rows, count }: KeptResult,
+  { units, widthMax, figure }: ChartOptions,
+): string {
+  if (count > ROWS_MAX)
+    return (
+      `No chart: the result has ${formatCount(count)} rows, and a chart takes ` +
+      `${formatCount(ROWS_MAX)}; sum them up with GROUP BY.\n`
+    );
+  const places = findPlaces(columns, rows, figure);
+  if (typeof places === 'string') return `${places}\n`;
+  return drawEach({ columns, units }, places, rows, widthMax ?? WIDTH_DEFAULT);
 }
 
 /**
@@ -102,9 +144,11 @@ function findPlaces(
   const indexes = columns.map((_, index) => index);
   const typeOf = (index: number): string => String(columns[index]?.type);
   const nameOf = (index: number): string => columns[index]?.name ?? '';
+  const isText = (index: number): boolean => typeOf(index) === 'VARCHAR';
   const numbers = indexes.filter(
     (index) =>
-      NUMERIC.test(typeOf(index)) &&
+      (NUMERIC.test(typeOf(index)) ||
+        (isText(index) && areWhole(rows, index))) &&
       !TIME_PART.test(nameOf(index)) &&
       !NAME_OR_PLACE.test(nameOf(index)),
   );
@@ -113,12 +157,19 @@ function findPlaces(
   if (chosen === undefined) {
     if (figure !== undefined && numbers.length > 0)
       throw unknownFigure(figure, numbers.map(nameOf));
-    return 'No chart: no column of the result contains amounts.';
+    const several = indexes.find(
+      (index) => isText(index) && haveSeveral(rows, index),
+    );
+    return several === undefined
+      ? 'No chart: no column of the result contains amounts.'
+      : `No chart: ${nameOf(several)} has several possible values in some rows, so ` +
+          'these rows have no length; leave them out to draw the others.';
   }
   const named = unitColumns(indexes.map(nameOf), nameOf(chosen));
   const units = indexes.filter((index) => named.includes(nameOf(index)));
   const texts = indexes.filter(
-    (index) => typeOf(index) === 'VARCHAR' && !units.includes(index),
+    (index) =>
+      isText(index) && !units.includes(index) && !numbers.includes(index),
   );
   const times = indexes.filter(
     (index) => TIME_TYPE.test(typeOf(index)) || TIME_PART.test(nameOf(index)),
@@ -129,6 +180,8 @@ function findPlaces(
     ...names.map((index) => ({ index, kind: 'text' as const })),
   ].map((column) => ({ ...column, name: nameOf(column.index) }));
   const label = usualAxis(choice, rows)?.index;
+  if (label === undefined && rows.length === 1)
+    return 'No chart: the result has one row, so there is nothing to compare.';
   if (label === undefined)
     return units.length === 0
       ? 'No chart: no column of the result contains times or names.'
@@ -140,6 +193,24 @@ function findPlaces(
     texts: texts.filter((index) => index !== label),
     units,
   };
+}
+
+/** Whether a column of text has whole amounts, as those too long for a number have. */
+function areWhole(
+  rows: readonly (readonly string[])[],
+  index: number,
+): boolean {
+  const given = rows.flatMap((row) => row[index] || []);
+  return given.length > 0 && given.every((text) => AMOUNT.test(text));
+}
+
+/** Whether a column of text has amounts, some of them as alternatives: `5 or 7`. */
+function haveSeveral(
+  rows: readonly (readonly string[])[],
+  index: number,
+): boolean {
+  const given = rows.flatMap((row) => row[index] || []);
+  return given.length > 0 && given.every((text) => ALTERNATIVES.test(text));
 }
 
 function unknownFigure(figure: string, known: readonly string[]): UsageError {
@@ -204,7 +275,7 @@ function draw(
     .map(
       (total) =>
         amount?.format((rows[0] ?? []).with(figure, total)) ??
-        groupDigits(total),
+        figureText(total),
     );
   const figureWidth = Math.max(0, ...figures.map((text) => text.length));
   const barWidth = Math.max(
@@ -299,6 +370,11 @@ function sumUp(
     bars.set(name, bar);
   }
   return bars;
+}
+
+/** Writes a figure exactly, unless it is a floating-point number with a power of ten. */
+function figureText(figure: string): string {
+  return /e/i.test(figure) ? formatRough(Number(figure)) : groupDigits(figure);
 }
 
 const WHOLE = /^-?\d+$/;

@@ -20,7 +20,7 @@ import {
   requireWhole,
 } from '../local/duckdb.ts';
 import type { Lake } from './lake.ts';
-import { chartForm } from './query-chart.ts';
+import { chartForm, keeping, type KeptResult } from './query-chart.ts';
 import {
   type ResultColumn,
   TEXT_FORMS,
@@ -59,6 +59,11 @@ export interface QueryOptions {
   readonly units?: AssetUnits;
   /** The column that a chart plots; if absent, the first column of amounts. */
   readonly figure?: string | undefined;
+  /**
+   * Receives the rows of a table or chart after the last of them was written, so that
+   * they can be drawn without running the query again.
+   */
+  readonly keep?: ((result: KeptResult) => void) | undefined;
   /** Values of `$name` in the SQL; null stands for NULL. */
   readonly parameters?: Readonly<Record<string, string | null>>;
 }
@@ -82,6 +87,7 @@ export async function runQuery(
     folder,
     widthMax,
     figure,
+    keep,
     units = NO_UNITS,
     timeoutMs = QUERY_TIMEOUT_MS,
     parameters = {},
@@ -111,7 +117,8 @@ export async function runQuery(
           .columnNames()
           .map((name, index) => ({ name, type: result.columnType(index) }));
         const form = textForm(columns, { format, figure, units, widthMax });
-        return sendText(result, form, output, limit);
+        const kept = keep === undefined ? form : keeping(form, columns, keep);
+        return sendText(result, kept, output, limit);
       },
     );
   } catch (error) {
@@ -137,7 +144,8 @@ function textForm(
     readonly units: AssetUnits;
   },
 ): TextForm {
-  if (format === 'chart') return chartForm(columns, units, widthMax, figure);
+  if (format === 'chart')
+    return chartForm(columns, { units, widthMax, figure });
   return format === 'table'
     ? TEXT_FORMS.table(columns, units, widthMax)
     : TEXT_FORMS[format](columns);

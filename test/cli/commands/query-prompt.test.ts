@@ -32,13 +32,14 @@ async function converse(
   const { signal } = new AbortController();
   await promptForSql(
     { history, help: 'what there is\n', stdin, stderr, signal },
-    async (sql, chart) => {
-      asked.push(chart === undefined ? sql : `${sql} as ${chart}`);
+    async (sql) => {
+      asked.push(sql);
       if (sql === 'selekt') throw new Error('not SQL');
       if (sql === 'select partyid from parties')
         throw new UsageError([
           'SQL: there is no column partyid; did you mean party_id?\n\nLINE 1: …',
         ]);
+      return (figure) => void asked.push(`${sql} drawn: ${figure}`);
     },
   );
   stderr.end();
@@ -106,7 +107,7 @@ describe('the prompt', () => {
     expect(asked).toEqual(['fees']);
   });
 
-  test('a chart of the last result is drawn afterwards', async () => {
+  test('a chart draws the last result as it was shown, without running it again', async () => {
     const { asked } = await converse(
       'fees --month 2026-10',
       String.raw`\d fees`,
@@ -117,9 +118,9 @@ describe('the prompt', () => {
     expect(asked).toEqual([
       'fees --month 2026-10',
       'describe fees',
-      'fees --month 2026-10 as true',
+      'fees --month 2026-10 drawn: true',
       'selekt',
-      'fees --month 2026-10 as paid',
+      'fees --month 2026-10 drawn: paid',
     ]);
   });
 
@@ -153,7 +154,10 @@ describe('the prompt', () => {
     const { signal } = new AbortController();
     const ended = promptForSql(
       { history: join(folder, 'history'), help: '', stdin, stderr, signal },
-      async (sql) => void asked.push(sql),
+      async (sql) => {
+        asked.push(sql);
+        return () => undefined;
+      },
     );
     let told = '';
     stderr.on('data', (chunk: Buffer) => {

@@ -7,6 +7,10 @@ import { afterAll, expect, test } from 'vitest';
 import type { AssetUnits } from '../../../src/format/amounts.js';
 import { openDuckDb } from '../../../src/lake/local/duckdb.ts';
 import { runQuery } from '../../../src/lake/query/query.ts';
+import {
+  drawChart,
+  type KeptResult,
+} from '../../../src/lake/query/query-chart.ts';
 import { NEVER_ABORTED } from '../../support/samples.ts';
 
 const folder = await mkdtemp(join(tmpdir(), 'ledger-mirror chart '));
@@ -173,11 +177,60 @@ test.each([
   ],
   [
     'select 1 as n',
+    'No chart: the result has one row, so there is nothing to compare.\n',
+  ],
+  [
+    'select n from range(2) t(n)',
     'No chart: no column of the result contains times or names.\n',
   ],
   [`select cast(null as varchar) as name, 3 as n where false`, 'n\n'],
+  [
+    `select 'x' as name, '5 or 7' as balance union all select 'y', '3'`,
+    'No chart: balance has several possible values in some rows, so these rows have ' +
+      'no length; leave them out to draw the others.\n',
+  ],
 ])('%s has no chart, and says so', async (sql, told) => {
   expect(await drawn(sql)).toBe(told);
+});
+
+test('whole amounts that are text are drawn, as balances are', async () => {
+  expect(
+    await drawn(`from (values ('x', '20'), ('y', '10')) as t(name, balance)`),
+  ).toBe(
+    `balance (smallest unit)\nx  20  ${'█'.repeat(33)}\ny  10  ${'█'.repeat(17)}\n`,
+  );
+});
+
+test('a floating-point figure of a chart has a prefix, and no notation of programs', async () => {
+  const text = await drawn(
+    `select 'x' as name, 2e23::double as average union all select 'y', 1e23`,
+  );
+  expect(text.replaceAll('\u202F', ' ')).toMatch(/^x {2}200 Z {2}█+$/m);
+});
+
+test('a result that was shown is drawn afterwards from its rows, again and again', async () => {
+  let kept: KeptResult | undefined;
+  const output = new Writable({ write: (_piece, _encoding, done) => done() });
+  await runQuery(
+    engine,
+    `from (values ('x', 2, 8), ('y', 1, 4)) as t(name, entries, paid)`,
+    {
+      format: 'table',
+      keep: (result) => {
+        kept = result;
+      },
+    },
+    output,
+    NEVER_ABORTED,
+  );
+  if (kept === undefined) throw new Error('nothing was kept');
+  const options = { units: new Map(), widthMax: 40 };
+  expect(drawChart(kept, { ...options, figure: undefined })).toMatch(
+    /^paid\nx {2}8 /,
+  );
+  expect(drawChart(kept, { ...options, figure: 'entries' })).toMatch(
+    /^entries\nx {2}2 /,
+  );
 });
 
 test('a result of too many rows is not kept in memory to be drawn', async () => {

@@ -5,10 +5,9 @@ export {
   formatCount as count,
   formatDuration as duration,
   formatPlural as plural,
+  formatRough as rough,
   groupDigits as grouped,
 } from '../shared/format.js';
-
-const THIN = '\u202F';
 
 /**
  * Shortens an id to its beginning and end, which are enough to distinguish ids. Callers
@@ -16,15 +15,6 @@ const THIN = '\u202F';
  */
 export function shortId(id) {
   return id.length > 20 ? `${id.slice(0, 8)}…${id.slice(-4)}` : id;
-}
-
-/** Rounds a number for the axis of a chart; the legend shows exact numbers. */
-export function rough(value) {
-  if (value === 0) return '0';
-  const size = Math.floor(Math.log10(Math.abs(value)) / 3);
-  if (size < 1) return String(Number(value.toPrecision(3)));
-  if (size > 4) return value.toExponential(1).replace('e+', 'e');
-  return `${Number((value / 1_000 ** size).toPrecision(3))}${THIN}${['', 'k', 'M', 'G', 'T'][size]}`;
 }
 
 /** Turns names such as `MARGIN_LOW` and `newRows` into words. */

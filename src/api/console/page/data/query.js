@@ -216,7 +216,11 @@ async function answer(asked, run, result) {
       rows.length === 0
         ? []
         : [
-            ...resultChart(columns, rows, { units, assets }),
+            ...resultChart(columns, rows, {
+              units,
+              assets,
+              isReady: question.question !== undefined,
+            }),
             ...resultTable(columns, rows),
           ];
     show(target, hint, ...shown);

@@ -18,17 +18,28 @@ const WIDTH_MIN = 240;
 const TONES = ['live', 'good', 'warn', 'second', 'bad', 'quiet'];
 const PERIOD = /^\d{4}-\d\d(?:-\d\d(?:[ T]00:00:00(?:\.0+)?(?:\+00|Z)?)?)?$/;
 
+const ONE_ROW =
+  'No chart: the result has one row, so there is nothing to compare.';
+const NO_AMOUNTS = 'No chart: no column of the result contains amounts.';
+const NO_AXIS =
+  `No chart: no column of the result contains times, or between 2 and ${NAMES_MAX} ` +
+  'names.';
 const UNITS_APART =
   'No chart: each asset has its own unit, so amounts of several assets cannot be ' +
   'compared. Add a time or a name.';
+/** Several possible amounts of one row, as a balance may have. */
+const ALTERNATIVES = /^-?\d+(?: or -?\d+)*$/;
 
 /**
- * Returns the chart's elements; an empty array if a chart would show nothing useful.
+ * Returns the chart's elements, or a sentence that says why there is no chart. Most SQL is
+ * not meant to be drawn, so without a chart its result stands alone, unless it is amounts
+ * of several assets that cannot be compared.
  * @param units the columns that name a figure's unit, by the figure's name: rows with
  *   different units are never drawn on one axis
  * @param assets the known assets by id
+ * @param isReady whether it answers a ready question
  */
-export function resultChart(columns, rows, { units, assets }) {
+export function resultChart(columns, rows, { units, assets, isReady }) {
   const figures = columns.filter(({ isAmount }) => isAmount);
   const sizes = new Map(
     columns.map(({ name }) => [name, distinct(columns, rows, name).size]),
@@ -39,8 +50,24 @@ export function resultChart(columns, rows, { units, assets }) {
     return parts === undefined ? [] : [{ name, heading, ...parts }];
   });
   if (drawable.length > 0) return [chooser({ columns, rows, drawable })];
-  const hasUnits = rows.length > 1 && figures.some(({ name }) => units[name]);
-  return hasUnits ? [el('p.hint', UNITS_APART)] : [];
+  const why = whyNone(columns, rows, { figures, units });
+  return isReady || why === UNITS_APART ? [el('p.hint', why)] : [];
+}
+
+function whyNone(columns, rows, { figures, units }) {
+  if (rows.length === 1) return ONE_ROW;
+  if (figures.length > 0)
+    return figures.some(({ name }) => units[name]) ? UNITS_APART : NO_AXIS;
+  const several = columns.find(
+    ({ kind }, index) =>
+      kind === 'text' &&
+      rows.every((row) => ALTERNATIVES.test(String(row[index]))),
+  );
+  if (several === undefined) return NO_AMOUNTS;
+  return (
+    `No chart: ${several.name} has several possible values in some rows, so these ` +
+    'rows have no length. Leave them out to draw the others.'
+  );
 }
 
 /**
