@@ -242,7 +242,13 @@ function declareOperating(program: Command, add: Add): void {
   add(program, 'cancel', cancel, loadRuns).argument('<run>', 'its id');
   add(program, 'runs', 'what ran and how it ended', loadRuns)
     .argument('[run]', 'one run, with its evidence')
-    .option('--limit <n>', 'how many', wholeNumber(1, 1_000), 20);
+    .option('--limit <n>', 'how many', wholeNumber(1, 1_000), 20)
+    .option(
+      '--since <time>',
+      'those that started then or later: such as 2026-03-01, 2026-03, yesterday or ' +
+        '-30d (UTC)',
+    )
+    .option('--until <time>', 'likewise: those that started before');
   add(program, 'logs', "a run's log lines", loadRuns).argument(
     '<run>',
     'its id',

@@ -1,5 +1,5 @@
 /** Parses a time range from options: a start and an end, or a whole month. */
-import { formatInstant, type Micros } from './time.ts';
+import { formatInstant, type Micros, nowMicros } from './time.ts';
 import {
   readTypedMonth,
   readTypedTime,
@@ -43,6 +43,28 @@ export function readTypedRange(
   return given.month === undefined
     ? readBothEnds(given, names, now)
     : readMonth(given, given.month, names, now);
+}
+
+/** A range as instants in RFC 3339, as Postgres and the API take them. */
+export interface TypedInstants {
+  readonly start: string | undefined;
+  /** The end, exclusive. */
+  readonly end: string | undefined;
+  /** One line for each problem. If there are any, the range must not be used. */
+  readonly problems: readonly string[];
+}
+
+/** Parses a range by the current time, and formats its ends. */
+export function readTypedInstants(
+  given: GivenRange,
+  names: RangeOptionNames,
+): TypedInstants {
+  const { start, end, problems } = readTypedRange(given, names, nowMicros());
+  return {
+    start: start === undefined ? undefined : formatInstant(start),
+    end: end === undefined ? undefined : formatInstant(end),
+    problems,
+  };
 }
 
 function readBothEnds(

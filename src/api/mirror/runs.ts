@@ -19,6 +19,7 @@ import {
   goneSignal,
   limitOpen,
 } from '../kit/events.ts';
+import { readTypedInstants } from '../../time/typed-range.ts';
 import { MIRROR_STATUS } from './status-schema.ts';
 import type { MirrorDeps } from './ports.ts';
 import {
@@ -85,6 +86,21 @@ const LIST = {
       .max(PARTY_ID_BYTES_MAX)
       .optional()
       .describe('The beginning of the subject, such as that of a party’s id.'),
+    since: z
+      .string()
+      .min(1)
+      .max(40)
+      .optional()
+      .describe(
+        'Only runs that started then or later: an instant, a day, a month, ' +
+          '`yesterday` or `-30d`, in UTC.',
+      ),
+    until: z
+      .string()
+      .min(1)
+      .max(40)
+      .optional()
+      .describe('Only runs that started before; in the same forms.'),
     before: UUID.optional().describe(
       'Only runs queued before this one: the next page.',
     ),
@@ -236,6 +252,21 @@ function keyOf(
   throw new StatusError('invalidArgument', `Idempotency-Key: ${accepted}`);
 }
 
+/** @throws StatusError 400 if a time cannot be read, or if the range is empty */
+function readTimes(since: string | undefined, until: string | undefined) {
+  const { start, end, problems } = readTypedInstants(
+    { start: since, end: until },
+    { start: 'since', end: 'until' },
+  );
+  if (problems.length > 0)
+    // Parameters have no dashes before their names, as options have.
+    throw new StatusError(
+      'invalidArgument',
+      problems.join('; ').replaceAll(/--(?=since|until)/g, ''),
+    );
+  return { since: start, until: end };
+}
+
 /**
  * Returns a function that reads the status. All routes that show parts of it share the
  * result for a few seconds.
@@ -270,9 +301,11 @@ export function addRuns(
   add(
     'GET /mirror/runs',
     LIST,
-    async ({ query: { subject: subjectPrefix, ...filter } }) => ({
-      runs: (await store.runs({ ...filter, subjectPrefix })).map(describeRun),
-    }),
+    async ({ query: { subject: subjectPrefix, since, until, ...filter } }) => {
+      const times = readTimes(since, until);
+      const found = await store.runs({ ...filter, subjectPrefix, ...times });
+      return { runs: found.map(describeRun) };
+    },
   );
   add('POST /mirror/runs', START, async ({ headers, body }, reply) => {
     const { runId, isNew } = await startRun(

@@ -11,6 +11,7 @@ import type { Run } from '../../runs/store/run-store.ts';
 import type { Handler } from '../context.ts';
 import { findRun, listGone, openMirrorReader } from '../mirror.ts';
 import { formatAge, formatDuration } from '../../format/format.js';
+import { readTypedInstants } from '../../time/typed-range.ts';
 import { formatTable } from '../output/format.ts';
 import { readableLog } from '../output/progress.ts';
 import { runReport, type RunNow } from '../output/run-report.ts';
@@ -20,6 +21,7 @@ import { runReport, type RunNow } from '../output/run-report.ts';
  * is enough to distinguish runs.
  */
 const PARENT_CHARACTERS = 13;
+const TIME_OPTIONS = { start: 'since', end: 'until' };
 const LOG_PAGE_LINES = 1_000;
 const LOG_LINES_MAX = 50_000;
 const POLL_MS = 200;
@@ -29,11 +31,26 @@ const POLL_MS = 200;
  */
 const CANCEL_WAIT_MAX_MS = 15_000;
 
+interface RunsOptions {
+  readonly run?: string;
+  readonly limit: number;
+  readonly since?: string;
+  readonly until?: string;
+}
+
 /** Lists the newest runs; given an id, shows that run with its evidence. */
-export const runs: Handler<{ run?: string; limit: number }> = async (
-  { run: given, limit },
+export const runs: Handler<RunsOptions> = async (
+  { run: given, limit, since, until },
   context,
 ) => {
+  const isRanged = since !== undefined || until !== undefined;
+  if (given !== undefined && isRanged)
+    throw new UsageError([
+      'runs: --since and --until choose from the list of runs; leave them out to ' +
+        'see one run',
+    ]);
+  const range = readTypedInstants({ start: since, end: until }, TIME_OPTIONS);
+  if (range.problems.length > 0) throw new UsageError(range.problems);
   await using app = await openMirrorReader(context);
   if (given !== undefined) {
     const run = await findRun(app, 'runs', given);
@@ -41,7 +58,11 @@ export const runs: Handler<{ run?: string; limit: number }> = async (
     const now = isOver(run) ? undefined : await lookAt(run, app);
     return { document, text: runReport({ ...document }, now) };
   }
-  const listed = await app.runs.list({ limit });
+  const listed = await app.runs.list({
+    limit,
+    since: range.start,
+    until: range.end,
+  });
   const now = Date.now();
   const rows = listed.map((run) => {
     const startMs = Date.parse(run.startedAt ?? run.queuedAt);
@@ -67,7 +88,9 @@ export const runs: Handler<{ run?: string; limit: number }> = async (
     'started',
     'took',
   ];
-  const none = `No runs yet. 'ledger-mirror nightly' starts the first.\n`;
+  const none = isRanged
+    ? 'No run started in this time.\n'
+    : `No runs yet. 'ledger-mirror nightly' starts the first.\n`;
   return {
     document: listed.map(describeRun),
     text: rows.length === 0 ? none : formatTable(header, rows),

@@ -70,6 +70,10 @@ export interface RunFilter {
   /** Only runs that ended with this verdict. */
   readonly verdict?: Verdict | undefined;
   readonly states?: readonly RunState[];
+  /** Only runs that started at this instant or later; a queued run counts as queued. */
+  readonly since?: string | undefined;
+  /** Only runs that started before this instant. */
+  readonly until?: string | undefined;
   /** Only runs queued before this one, which is the last run of the previous page. */
   readonly before?: string | undefined;
   readonly limit: number;
@@ -94,6 +98,8 @@ const IS_OPEN = sql<boolean>`state in ('queued', 'running')`;
 /** Whether no live process is working on the run. */
 const IS_IDLE = sql<boolean>`(state = 'queued' or heartbeat_at is null
   or heartbeat_at < clock_timestamp() - ${WORKED_MS} * interval '1 millisecond')`;
+/** When a run started, as lists of runs show it. */
+const STARTED = sql`coalesce(started_at, queued_at)`;
 /** The current time by the database's clock. */
 const NOW = sql<string>`clock_timestamp()`;
 /**
@@ -304,8 +310,8 @@ export class RunStore {
 
   /** Lists runs, newest first. */
   list(filter: RunFilter): Promise<readonly Run[]> {
-    const { kind, subject, subjectPrefix, verdict, states, before, limit } =
-      filter;
+    const { kind, subject, subjectPrefix, verdict, states } = filter;
+    const { since, until, before, limit } = filter;
     let runs = selectRuns()
       .orderBy('queued_at', 'desc')
       .orderBy('run_id', 'desc')
@@ -318,6 +324,12 @@ export class RunStore {
     }
     if (states !== undefined) {
       runs = runs.where(sql<boolean>`state = any(${[...states]}::text[])`);
+    }
+    if (since !== undefined) {
+      runs = runs.where(sql<boolean>`${STARTED} >= ${since}::timestamptz`);
+    }
+    if (until !== undefined) {
+      runs = runs.where(sql<boolean>`${STARTED} < ${until}::timestamptz`);
     }
     if (before !== undefined) {
       const isBefore = sql<boolean>`(queued_at, run_id) < (

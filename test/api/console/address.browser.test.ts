@@ -68,6 +68,28 @@ describe('the address of the page', () => {
     expect(new URL(page.url()).search).toBe('?verdict=failed&subject=cd');
   });
 
+  test('keeps from when to when the runs started, as it was typed', async () => {
+    const { view } = await open(
+      { runs: [run({})] },
+      '/runs?since=yesterday&until=2026-03-01',
+    );
+    const { page } = view;
+    const until = page.getByLabel('Until', { exact: true });
+    expect(await page.getByLabel('Since', { exact: true }).inputValue()).toBe(
+      'yesterday',
+    );
+    expect(await until.inputValue()).toBe('2026-03-01');
+    await until.fill('today');
+    const [request] = await Promise.all([
+      page.waitForRequest((sent) => sent.url().includes('mirror/runs?')),
+      until.press('Enter'),
+    ]);
+    expect(new URL(request.url()).search).toBe(
+      '?limit=16&since=yesterday&until=today',
+    );
+    expect(new URL(page.url()).search).toBe('?since=yesterday&until=today');
+  });
+
   test('keeps which parties are shown, and the beginning of an id that is sought', async () => {
     const { view } = await open({}, '/data?show=quarantined');
     const { page } = view;

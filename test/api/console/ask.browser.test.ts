@@ -205,7 +205,7 @@ test('has an address for each question, which fills the form again and runs noth
     return [{ n: 1 }];
   });
   await page.getByLabel('Question').selectOption('daily-flows');
-  await page.getByLabel('since').fill('2026-01');
+  await page.locator('#query').getByLabel('since').fill('2026-01');
   await run(page);
   await page.locator('#query-result table').waitFor();
   const before = asked.length;
@@ -215,7 +215,7 @@ test('has an address for each question, which fills the form again and runs noth
   await expect
     .poll(() => page.getByLabel('Question').inputValue())
     .toBe('daily-flows');
-  expect(await page.getByLabel('since').inputValue()).toBe('2026-01');
+  expect(await page.locator('#query').getByLabel('since').inputValue()).toBe('2026-01');
   const ofRun = asked.slice(before).filter((one) => 'question' in one);
   expect(ofRun).toEqual([]);
 

@@ -361,6 +361,43 @@ describe('runs', () => {
       400,
     );
   });
+
+  test('can be filtered by when they started, in times as people write them', async () => {
+    await using api = await startApi(warehouse);
+    type Found = {
+      runs: { runId: string; startedAt: string | null; queuedAt: string }[];
+    };
+    const search = async (filter: Readonly<Record<string, string>>) => {
+      const query = new URLSearchParams(filter).toString();
+      const found = (await json(`${api.url}/mirror/runs?${query}`)) as Found;
+      return found.runs.map(({ runId }) => runId);
+    };
+    const { runs: all } = (await json(`${api.url}/mirror/runs`)) as Found;
+    const ids = all.map(({ runId }) => runId);
+    const startOf = ({ startedAt, queuedAt }: Found['runs'][number]) =>
+      startedAt ?? queuedAt;
+    const at = all.map(startOf).toSorted()[1] ?? '';
+    const before = all.filter((one) => startOf(one) < at);
+    expect(before.length).toBeGreaterThan(0);
+    expect(await search({ until: at })).toEqual(
+      before.map(({ runId }) => runId),
+    );
+    expect((await search({ since: at })).toSorted()).toEqual(
+      all
+        .filter((one) => startOf(one) >= at)
+        .map(({ runId }) => runId)
+        .toSorted(),
+    );
+    expect(await search({ since: '-1d' })).toEqual(ids);
+    expect(await search({ since: '2020', until: '2020-02' })).toEqual([]);
+    const refused = await fetch(`${api.url}/mirror/runs?since=03/04/2026`);
+    expect([refused.status, await refused.json()]).toEqual([
+      400,
+      expect.objectContaining({
+        message: expect.stringMatching(/^since: "03\/04\/2026" is not a time/),
+      }),
+    ]);
+  });
 });
 
 describe('health', () => {

@@ -64,6 +64,29 @@ describe('the command cancel', () => {
   });
 });
 
+describe('the command runs', () => {
+  test('lists the runs that started in the time of --since and --until', async () => {
+    const all = await home.json(['runs']);
+    const since = await home.json(['runs', '--since', '-1d']);
+    expect(since.document).toEqual(all.document);
+    const none = await home.run(['runs', '--until', '2020']);
+    expect([none.code, none.stdout]).toEqual([
+      0,
+      'No run started in this time.\n',
+    ]);
+    const wrong = await home.run(['runs', '--since', 'last week']);
+    expect([wrong.code, wrong.stderr]).toEqual([
+      1,
+      expect.stringContaining('--since: "last week" is not a time that can be'),
+    ]);
+    const both = await home.run(['runs', 'abc', '--since', 'yesterday']);
+    expect([both.code, both.stderr]).toEqual([
+      1,
+      expect.stringContaining('runs: --since and --until choose from the list'),
+    ]);
+  });
+});
+
 describe('the command nightly', () => {
   test('tells its run when it starts, and that a worker works it with settings of its own', async () => {
     const alone = await home.run(['nightly']);

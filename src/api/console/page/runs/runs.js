@@ -12,7 +12,7 @@ import { time } from '../common/time.js';
 
 const PAGE = 15;
 /** The fields above the list, by the names that the address and the API use. */
-const FILTERS = ['kind', 'verdict', 'subject'];
+const FILTERS = ['kind', 'verdict', 'subject', 'since', 'until'];
 let shown = PAGE;
 
 export function startRuns() {
