@@ -3,6 +3,8 @@
  * load|lake|both URL OBJECTS SCRATCH`.
  */
 import { buildLake } from '../../src/lake/build/build.ts';
+import { scratchFolder } from '../../src/lake/local/scratch.ts';
+import { LineFiles } from '../../src/warehouse/line-files.ts';
 import { loadAll } from '../../src/warehouse/load-all.ts';
 import { openFileStore } from '../../src/storage/file-store.ts';
 import { openWarehouse } from '../../src/postgres/database.ts';
@@ -40,15 +42,30 @@ const warehouse = openWarehouse({ url, onIdleError: () => undefined });
 const objects = openFileStore(objectsDir);
 const startMs = performance.now();
 let rows = 0n;
+await using folder = await scratchFolder(scratchDir);
+await using lineFiles = new LineFiles(folder.path);
 if (stage !== 'lake')
   rows = (
-    await loadAll({ repository: new LoadStore(warehouse), objects }, signal)
+    await loadAll(
+      {
+        repository: new LoadStore(warehouse),
+        objects,
+        lineFiles: stage === 'both' ? lineFiles : undefined,
+      },
+      signal,
+    )
   ).rows;
 if (stage !== 'load') {
   const repository = new CountingStore(warehouse.pool);
   rows = (
     await buildLake(
-      { repository, objects, scratchDir, retentionMs: 7 * 86_400_000 },
+      {
+        repository,
+        objects,
+        scratchDir,
+        retentionMs: 7 * 86_400_000,
+        loadedLines: lineFiles,
+      },
       signal,
     )
   ).rows;

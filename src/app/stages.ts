@@ -25,7 +25,9 @@ import {
   sourceClock,
 } from '../exports/planning/source-clock.ts';
 import { buildLake, type LakeDeps } from '../lake/build/build.ts';
+import { scratchFolder } from '../lake/local/scratch.ts';
 import { verifyLake } from '../lake/verify/verify-lake.ts';
+import { LineFiles } from '../warehouse/line-files.ts';
 import { loadAll } from '../warehouse/load-all.ts';
 import {
   adoptUnknownManifests,
@@ -378,39 +380,14 @@ function stagesOfLoads(parts: StageParts, nights: NightListing) {
     objects: store,
     lake: lakeCheck,
   };
-  const loading = { repository: new LoadStore(warehouse), objects: store };
   const { scratchDir } = lake;
-  const loadPublished = async (
-    runId: string,
-    { signal, onProgress }: StageCall,
-  ) => {
-    let parties = 0;
-    let segments = 0;
-    let rows = 0n;
-    const now = await loadAll(loading, signal, (party) => {
-      parties += 1;
-      segments += party.segments;
-      rows += party.rows;
-      onProgress([loadLine(parties, segments, rows)]);
-    });
-    // An earlier attempt at this run may have been killed after loading some of the data,
-    // so report the run's totals rather than this call's counts.
-    const { verdict, ...loaded } = {
-      ...now,
-      ...(await loading.repository.loadedSince(runId)),
-    };
-    const built = await buildLake(lake, signal, (progress) =>
-      onProgress([lakeLine(progress)]),
-    );
-    return { verdict, evidence: toStorableJson({ ...loaded, lake: built }) };
-  };
   return {
     load: async ({ runId, rebuild }, call) => {
       await ownership.require(call.signal, rebuild);
       const rebuilt = rebuild
         ? await rebuildFromStore(parts, call.signal)
         : undefined;
-      const { verdict, evidence } = await loadPublished(runId, call);
+      const { verdict, evidence } = await loadPublished(parts, runId, call);
       if (rebuilt === undefined) return { verdict, evidence };
       return {
         verdict: worst([verdict, rebuilt.verdict]),
@@ -478,6 +455,47 @@ function stagesOfLoads(parts: StageParts, nights: NightListing) {
       if (isWhole) await renewMark(rebuilding, signal);
     },
   } satisfies Partial<Stages>;
+}
+
+/**
+ * Loads what was published since the last load, and builds the lake from it. One reading of
+ * the objects serves both: the lines that go to the database are kept for the build.
+ */
+async function loadPublished(
+  { log, warehouse, store: objects, lake }: StageParts,
+  runId: string,
+  { signal, onProgress }: StageCall,
+): Promise<VerdictWithEvidence> {
+  const loading = { repository: new LoadStore(warehouse), objects };
+  let parties = 0;
+  let segments = 0;
+  let rows = 0n;
+  await using folder = await scratchFolder(lake.scratchDir);
+  await using lineFiles = new LineFiles(folder.path);
+  const now = await loadAll({ ...loading, lineFiles }, signal, (party) => {
+    parties += 1;
+    segments += party.segments;
+    rows += party.rows;
+    onProgress([loadLine(parties, segments, rows)]);
+  });
+  // An earlier attempt at this run may have been killed after loading some of the data,
+  // so report the run's totals rather than this call's counts.
+  const { verdict, ...loaded } = {
+    ...now,
+    ...(await loading.repository.loadedSince(runId)),
+  };
+  const built = await buildLake(
+    { ...lake, loadedLines: lineFiles },
+    signal,
+    (progress) => onProgress([lakeLine(progress)]),
+  );
+  if (built.rowsSent > 0n) {
+    log.info(
+      { rows: built.rowsSent, reason: lineFiles.failure },
+      'The database sent rows to the build of the lake',
+    );
+  }
+  return { verdict, evidence: toStorableJson({ ...loaded, lake: built }) };
 }
 
 /**

@@ -81,17 +81,21 @@ interface GatheredMonth {
   readonly sum: RowDigest;
   /** COPY input that `take` has not returned yet. */
   lines: string;
+  /** Whether these lines are plain; see `MonthLines`. */
+  isPlain: boolean;
 }
 
 /** Collects a segment's rows as COPY input, by month, until the next call to `take`. */
 class RowGatherer {
   readonly #segment: SegmentRecord;
+  readonly #isPlainParty: boolean;
   readonly #months = new Map<string, GatheredMonth>();
   #rowNumber = 0n;
   #effectsContradicted = 0n;
 
   constructor(segment: SegmentRecord) {
     this.#segment = segment;
+    this.#isPlainParty = escapeText(segment.partyId) === segment.partyId;
   }
 
   /** Returns the visitor that collects rows in this layout. */
@@ -121,8 +125,10 @@ class RowGatherer {
     const taken: MonthLines[] = [];
     for (const [month, gathered] of this.#months) {
       if (gathered.lines === '') continue;
-      taken.push({ month, lines: Buffer.from(gathered.lines) });
+      const lines = Buffer.from(gathered.lines);
+      taken.push({ month, lines, isPlain: gathered.isPlain });
       gathered.lines = '';
+      gathered.isPlain = true;
     }
     return taken;
   }
@@ -145,6 +151,8 @@ class RowGatherer {
     const month = this.#monthOf(row);
     month.sum.add(hashText(canonicalText(row.values, row.extra)));
     month.lines += copyLine(this.#segment, row);
+    if (!this.#isPlainParty || row.extra.length > 0 || !isPlainRow(row))
+      month.isPlain = false;
     if (
       hasEffect &&
       row.effect !== effectOn(this.#segment.partyId, row.values)
@@ -161,7 +169,7 @@ class RowGatherer {
       const state = `the segment's rows fall in more than ${MONTHS_MAX} months`;
       throw this.#rowError('TOO_MANY_MONTHS', state);
     }
-    const begun = { sum: new RowDigest(), lines: '' };
+    const begun = { sum: new RowDigest(), lines: '', isPlain: true };
     this.#months.set(name, begun);
     return begun;
   }
@@ -197,14 +205,16 @@ function copyLine(segment: SegmentRecord, row: CanonicalRow): string {
       ? NULL
       : escapeText(JSON.stringify(Object.fromEntries(row.extra)));
   const effect = row.effect === '' ? NULL : row.effect;
-  const isPlain = PARTY_PLACES.every(
-    (place) => !row.values[place]?.includes('\\'),
-  );
-  const values = isPlain ? row.values : row.values.map(escapeText);
+  const values = isPlainRow(row) ? row.values : row.values.map(escapeText);
 
   let line = `${escapeText(segment.partyId)}\t${segment.segmentId}\t${extra}\t${effect}`;
   for (const value of values) line += value === '' ? `\t${NULL}` : `\t${value}`;
   return `${line}\n`;
+}
+
+/** Whether no value of a row needs escaping. */
+function isPlainRow({ values }: CanonicalRow): boolean {
+  return PARTY_PLACES.every((place) => !values[place]?.includes('\\'));
 }
 
 function escapeText(text: string): string {

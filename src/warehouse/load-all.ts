@@ -12,6 +12,7 @@ import { type Verdict, worst } from '../errors/verdict.ts';
 import type { ObjectStore } from '../storage/object-store.ts';
 import { isLossOfStore, lossOfStore } from '../catalog/missing-objects.ts';
 import { copySegment } from './copy-rows.ts';
+import type { LineFiles } from './line-files.ts';
 import { planReplacements, type Replacement } from './load-plan.ts';
 import { SegmentFault } from './segment-reader.ts';
 import type { LoadStore, WriteSegment } from './store/load-store.ts';
@@ -34,6 +35,8 @@ const READINGS_MAX = 2;
 export interface LoadDeps {
   readonly repository: LoadStore;
   readonly objects: ObjectStore;
+  /** Files for the lines that are loaded; absent if no build of the lake follows. */
+  readonly lineFiles?: LineFiles | undefined;
 }
 
 /** A segment that could not be loaded. */
@@ -323,14 +326,15 @@ export async function loadParty(
 async function replaceSegments(
   partyId: string,
   replacement: Replacement,
-  { repository, objects }: LoadDeps,
+  { repository, objects, lineFiles }: LoadDeps,
   signal: AbortSignal,
 ): Promise<LoadSums | undefined> {
   for (let reading = 1; ; reading += 1) {
     let rows = 0n;
     let effectsContradicted = 0n;
     const write: WriteSegment = async (segment, sink) => {
-      const loaded = await copySegment(objects, segment, sink, signal);
+      const both = lineFiles?.copyTo(segment.segmentId, sink) ?? sink;
+      const loaded = await copySegment(objects, segment, both, signal);
       rows += loaded.rows;
       effectsContradicted += loaded.effectsContradicted;
       return loaded;
@@ -343,6 +347,7 @@ async function replaceSegments(
         signal,
       );
       if (removedRows === undefined) return undefined;
+      lineFiles?.commit(replacement.load.map(({ segmentId }) => segmentId));
       const segments = replacement.load.length;
       return {
         ...NOTHING_LOADED,

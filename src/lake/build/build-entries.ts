@@ -14,7 +14,12 @@ import type { SegmentMonth } from '../store/lake-store.ts';
 import { ENTRIES, namesOf } from '../tables/columns.ts';
 import { rowsOf } from '../tables/tables.ts';
 import type { Build } from './table-writer.ts';
-import { fetchCsv, LINE_BYTES, selectCsv } from './build-session.ts';
+import {
+  fetchCsv,
+  LINE_BYTES,
+  selectCsv,
+  selectLines,
+} from './build-session.ts';
 
 /**
  * Maximum length of a CSV line in bytes. Escaping may double a row, and its ids are added
@@ -75,8 +80,9 @@ export async function buildEntries(
     }
   }
 
-  const alike = Map.groupBy(missing.values(), (segment) =>
-    JSON.stringify([segment.month, segment.isOpen]),
+  const { loadedLines } = build;
+  const alike = Map.groupBy(missing.values(), ({ month, isOpen, segmentId }) =>
+    JSON.stringify([month, isOpen, loadedLines?.holds(segmentId) ?? false]),
   );
   for (const segments of alike.values()) {
     for (const batch of cutByRows(segments, BATCH_ROWS_MAX, BATCH_SEGMENTS_MAX))
@@ -151,15 +157,9 @@ async function append(
   segments: readonly SegmentMonth[],
 ): Promise<AddFile> {
   const content = contentOf(segments);
-  const ids = [...content.segments];
-  const rows = build.warehouse.rows(content.month, ids, build.signal);
-  const { path } = await fetchCsv(build, rows);
+  const select = await selectRows(build, content);
   const write = (lineBytesMax: number): Promise<AddFile> =>
-    writeFile(
-      build,
-      selectCsv(path, ENTRIES, LINE_COLUMNS, lineBytesMax),
-      content,
-    );
+    writeFile(build, select(lineBytesMax), content);
   try {
     return await write(LINE_BYTES);
   } catch (error) {
@@ -169,6 +169,26 @@ async function append(
     if (code !== 'DUCKDB' && code !== 'LAKE_ROWS_DIFFER') throw error;
     return write(LINE_BYTES_MAX);
   }
+}
+
+/**
+ * Chooses where the rows of some segments come from: the lines that the load left, if they
+ * have all segments, and otherwise the warehouse.
+ * @returns a function that makes the SQL for lines up to a length in bytes
+ */
+async function selectRows(
+  build: Build,
+  { month, segments, rows }: Content,
+): Promise<(lineBytesMax: number) => string> {
+  const { loadedLines, warehouse, signal } = build;
+  const ids = [...segments];
+  if (loadedLines !== undefined && ids.every((id) => loadedLines.holds(id))) {
+    const path = loadedLines.pathOf(month);
+    return (lineBytesMax) => selectLines(path, ids, lineBytesMax);
+  }
+  build.sent.rows += rows;
+  const { path } = await fetchCsv(build, warehouse.rows(month, ids, signal));
+  return (lineBytesMax) => selectCsv(path, ENTRIES, LINE_COLUMNS, lineBytesMax);
 }
 
 /**

@@ -10,6 +10,7 @@ import { pipeline } from 'node:stream/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { ByteCounter, type FileFacts } from '../../files/byte-counter.ts';
 import { PermanentError } from '../../errors/errors.ts';
+import { LINE_COLUMNS } from '../../ledger/canonical.ts';
 import type { ListedObject, ObjectStore } from '../../storage/object-store.ts';
 import type { TableState } from '../delta/actions.ts';
 import { commitKey, listObjects, logAmong } from '../delta/listing.ts';
@@ -32,6 +33,7 @@ import type {
   WarehouseReader,
 } from '../store/lake-store.ts';
 import {
+  ENTRIES,
   type LakeColumn,
   type LakeTable,
   selected,
@@ -52,6 +54,19 @@ export interface LakeDeps {
   readonly scratchDir: string;
   /** How long an object is kept after the last version that refers to it. */
   readonly retentionMs: number;
+  /** What the load before this build left; absent if there was none. */
+  readonly loadedLines?: LoadedLines | undefined;
+}
+
+/** Lines of loaded segments in local files, with the columns LINE_COLUMNS. */
+export interface LoadedLines {
+  /** Whether all lines of a segment are in the files, each of them once. */
+  holds(segmentId: bigint): boolean;
+  /**
+   * Returns the path of a month's file, which has lines of other segments as well. Values
+   * are separated by tabs and need no unescaping; NULL is `\N`.
+   */
+  pathOf(month: string): string;
 }
 
 /** The newest state of each table that had a commit. */
@@ -221,6 +236,25 @@ export function selectCsv(
       delim = ',', quote = '"', escape = '"', nullstr = '',
       max_line_size = ${lineBytesMax}, buffer_size = ${lineBytesMax},
       columns = {${types}})`;
+}
+
+/**
+ * Returns SQL that selects the columns of the entries from a file of loaded lines.
+ * @param segmentIds the segments whose lines are selected
+ */
+export function selectLines(
+  path: string,
+  segmentIds: readonly bigint[],
+  lineBytesMax: number,
+): string {
+  const types = LINE_COLUMNS.map((name) => `${name}: 'VARCHAR'`).join(', ');
+  const ids = segmentIds.map((id) => `'${id}'`).join(', ');
+  return `select ${selected(ENTRIES)}
+    from read_csv(${literal(path)}, header = false, auto_detect = false,
+      delim = '\t', quote = '', escape = '', nullstr = '\\N',
+      max_line_size = ${lineBytesMax}, buffer_size = ${lineBytesMax},
+      columns = {${types}})
+    where segment_id in (${ids})`;
 }
 
 /**

@@ -64,6 +64,11 @@ export interface BuiltLake {
    * expired.
    */
   readonly removedFiles: number;
+  /**
+   * How many rows of entries the warehouse sent to the build: those that the load before it
+   * left no lines of.
+   */
+  readonly rowsSent: bigint;
   readonly commitsDecidedBy: BuildSession['decidedBy'];
 }
 
@@ -91,7 +96,8 @@ async function runBuild(
   const writers = Object.fromEntries(
     opened.map((writer) => [writer.table, writer]),
   ) as Build['writers'];
-  const build: Build = { ...session, writers, onProgress };
+  const sent = { rows: 0n };
+  const build: Build = { ...session, writers, onProgress, sent };
   await buildList(build, 'parties');
   await buildList(build, 'checkpoints');
   const coveragePath = await buildWhole(build, 'coverage');
@@ -105,6 +111,7 @@ async function runBuild(
     changed: changed.map(({ table }) => table),
     ...totalOfFiles(opened.flatMap((writer) => writer.files)),
     removedFiles: await removeUnnamed(session, states),
+    rowsSent: sent.rows,
     commitsDecidedBy: session.decidedBy,
   };
 }

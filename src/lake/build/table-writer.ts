@@ -43,6 +43,8 @@ export interface LakeProgress {
 export interface Build extends BuildSession {
   readonly writers: Readonly<Record<LakeTable, TableWriter>>;
   readonly onProgress: (progress: LakeProgress) => void;
+  /** How many rows of entries the warehouse has sent to this build. */
+  readonly sent: { rows: bigint };
 }
 
 type Tags = Readonly<Record<string, string>>;

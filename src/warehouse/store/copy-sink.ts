@@ -32,6 +32,11 @@ export interface MonthLines {
    */
   readonly month: string;
   readonly lines: Buffer;
+  /**
+   * Whether no value needed escaping and no row has columns that this version does not
+   * know, so that the lines are also valid as values separated by tabs.
+   */
+  readonly isPlain: boolean;
 }
 
 /**

@@ -129,6 +129,7 @@ const LABELS = new Map(
     files: 'files',
     removedFiles: 'files removed',
     changed: 'tables with new rows',
+    rowsSent: 'rows that the database sent to the lake',
     commitsDecidedBy: 'commits are accepted by',
     bytes: 'size',
     // Verification.
