@@ -3,8 +3,10 @@ import { describe, expect, test } from 'vitest';
 import {
   canonicalText,
   extraFromJson,
+  decodeTime,
   monthOf,
   openRowReader,
+  openTimeDecoder,
 } from '../../src/ledger/canonical.ts';
 import { hashText } from '../../src/ledger/digest.ts';
 import {
@@ -163,5 +165,64 @@ describe('the canonical row', () => {
         meta: expect.objectContaining({ column }),
       }),
     );
+  });
+});
+
+describe('the decoder of the times of a file', () => {
+  const digit = fc.integer({ min: 0, max: 9 }).map(String);
+  const two = (max: number): fc.Arbitrary<string> =>
+    fc.integer({ min: 0, max }).map((value) => String(value).padStart(2, '0'));
+  const fraction = fc
+    .array(digit, { maxLength: 11 })
+    .map((digits) => (digits.length === 0 ? '' : `.${digits.join('')}`));
+  const zone = fc.constantFrom(
+    '',
+    'Z',
+    'z',
+    '+00',
+    '+05:30',
+    '-0330',
+    '+01:00:17',
+    '-18',
+    '+19',
+    '+00x',
+  );
+  const time = fc
+    .tuple(
+      fc.constantFrom('1969', '2023', '2024', '9999'),
+      fc.tuple(two(13), two(32), fc.constantFrom(' ', 'T', 't', '_')),
+      fc.tuple(two(24), two(60), two(61)),
+      fraction,
+      zone,
+    )
+    .map(
+      ([year, [month, day, between], clock, parts, offset]) =>
+        `${year}-${month}-${day}${between}${clock.join(':')}${parts}${offset}`,
+    );
+
+  test('returns what each of them is alone, whatever was read before', () => {
+    fc.assert(
+      fc.property(fc.array(time, { minLength: 1, maxLength: 30 }), (times) => {
+        const decode = openTimeDecoder();
+        const again = [...times, ...times];
+        expect(again.map(decode)).toEqual(again.map(decodeTime));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test.each([
+    '',
+    '2023-05-10',
+    '2023-05-10 10:00',
+    '2023-05-10 10:00:5',
+    '2023-05-10 10:00:60',
+    '2023-05-10 10:00:59.',
+    '2023-05-10 10:00:59.1234567890',
+    '2023-05-10 10:00:0a',
+    '2023-02-30 10:00:00.1+00',
+    '2023-05-10 10:00:59..1',
+  ])('%j is as without it', (text) => {
+    expect(openTimeDecoder()(text)).toBe(decodeTime(text));
   });
 });
