@@ -3,7 +3,6 @@
  * in reverse order. A service without a configured URL is embedded.
  */
 import { sharedLoad } from '../concurrency/shared-load.ts';
-import { version } from '../version.ts';
 import { RowPool } from '../exports/download/row-pool.ts';
 import { LakeStore } from '../lake/store/lake-store.ts';
 import { shownUrl, sourceIdOf } from '../postgres/identity.ts';
@@ -39,6 +38,7 @@ import { WorkerRegistry } from '../observability/store/worker-registry.ts';
 import { openMetricsPush } from '../observability/push-metrics.ts';
 import { openTracing } from '../observability/tracing.ts';
 import { OwnedStore } from '../storage/owned-store.ts';
+import { postOptionsOf } from './test-notice.ts';
 import {
   type BaseOptions,
   openBase,
@@ -52,7 +52,6 @@ import {
   hasSourceCredentials,
   type NeededSecret,
   openApiTokens,
-  openNotifyAddress,
   openSourceCredentials,
   requireAccepted,
 } from './rotating-secrets.ts';
@@ -309,13 +308,10 @@ function openJobDeps(
     id: sourceIdOf(sourceUrl),
     url: shownUrl(sourceUrl),
   };
-  const { notifyUrl, notifyOn: wanted, notifyFormat: format } = config;
+  const { notifyUrl, notifyOn: wanted } = config;
   const posting = {
-    version: version(),
-    format,
+    ...postOptionsOf(config),
     onFailure: work.onNotifyFailure,
-    ambient: config.ambient,
-    address: openNotifyAddress(config),
   };
   return {
     db,

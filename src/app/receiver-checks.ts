@@ -67,7 +67,7 @@ async function tryNotices(
   );
   return {
     isRight: true,
-    detail: `${url.host} answers${way} (status ${status}); no notice was sent`,
+    detail: `${url.host} answers${way} (status ${status}); no notice was sent, \`ledger-mirror notify\` sends one`,
   };
 }
 

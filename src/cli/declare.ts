@@ -259,6 +259,12 @@ function declareOperating(program: Command, add: Add): void {
     'check the configuration and everything it points to',
     loadSetup,
   );
+  add(
+    program,
+    'notify',
+    'send a test notice to NOTIFY_URL and show what became of it',
+    loadSetup,
+  );
   add(program, 'migrate', "bring the warehouse's schema forward", loadSetup);
   add(
     program,

@@ -9,7 +9,7 @@
  * signed as specified by Standard Webhooks if NOTIFY_SECRET is set, or one line in
  * Slack's format.
  */
-import { createHmac } from 'node:crypto';
+import { createHmac, randomUUID } from 'node:crypto';
 import pRetry from 'p-retry';
 import { errorLine, PermanentError, RetryableError } from '../errors/errors.ts';
 import { withoutSecrets } from '../json/json-value.ts';
@@ -242,58 +242,62 @@ export interface PostOptions {
   readonly ambient?: Ambient;
 }
 
+/** What became of a test notice. */
+export interface TestResult {
+  /** The receiver's host; the rest of the address may be a secret. */
+  readonly host: string;
+  readonly outcome: 'accepted' | 'refused' | 'unreachable';
+  /** The status of the receiver's response; null if there was none. */
+  readonly status: number | null;
+  /** The result in a sentence, with what to do about it. */
+  readonly detail: string;
+}
+
+/**
+ * Sends one test notice, once and whatever NOTIFY_ON selects, and reports what the
+ * receiver did with it. It goes to the same address as real notices, through the same
+ * proxy, in the same format, and with the same signature.
+ */
+export async function sendTestNotice(
+  url: URL,
+  options: PostOptions,
+): Promise<TestResult> {
+  const { host } = url;
+  const id = `test_${randomUUID()}`;
+  const words = 'this is a test notice; nothing has happened';
+  const body = JSON.stringify(
+    options.format === 'slack'
+      ? { text: `ledger-mirror: ${words}` }
+      : {
+          type: 'notice.test',
+          id,
+          sentAt: new Date().toISOString(),
+          message: words,
+        },
+  );
+  try {
+    const status = await openSender(url, options)(id, body);
+    const detail = `${host} accepted the test notice ${id} (status ${status})`;
+    return { host, outcome: 'accepted', status, detail };
+  } catch (error) {
+    const isOurs =
+      error instanceof RetryableError || error instanceof PermanentError;
+    const status = isOurs ? error.meta['status'] : undefined;
+    return {
+      host,
+      outcome: typeof status === 'number' ? 'refused' : 'unreachable',
+      status: typeof status === 'number' ? status : null,
+      detail: errorLine(error),
+    };
+  }
+}
+
 /**
  * @returns a function that throws RetryableError `NOTIFY_FAILED` if the receiver does not
  *   accept a notice now, and PermanentError `NOTIFY_REFUSED` if it never will
  */
 export function openPoster(url: URL, options: PostOptions): Notices['post'] {
-  const { timeoutMs = POST_TIMEOUT_MS } = options;
-  // Idle connections do not keep the process alive, so nothing has to close this.
-  const client = openHttpClient(options.ambient ?? {});
-  const { address } = options;
-  const post = async (id: string, body: string): Promise<void> => {
-    const sent = address?.current;
-    const secret = sent === undefined ? options.secret : sent.secret;
-    const { target, authorization } = readTarget(sent?.href ?? url.href);
-    const signed = makeHeaders(id, body, { ...options, secret });
-    const headers = { ...signed, ...authorization };
-    const { host } = target;
-    const signal = AbortSignal.timeout(timeoutMs);
-    // Redirects are not followed, because a body signed for one receiver must not reach
-    // another.
-    const {
-      statusCode: status,
-      proxy,
-      body: rest,
-    } = await client
-      .request(target, { method: 'POST', headers, body, signal })
-      .catch((error: unknown) => {
-        throw unanswered(host, timeoutMs, error);
-      });
-    await rest.dump();
-    if (status >= 200 && status < 300) return;
-
-    const isSignatureRefused =
-      secret !== undefined && SIGNATURE_REFUSED.has(status);
-    const isRefused = isSignatureRefused || ADDRESS_REFUSED.has(status);
-    if (isRefused && sent !== undefined && address?.renew(sent) === true)
-      return post(id, body);
-    // Only proxies return this status. Retrying with the same password might lock the
-    // account.
-    if (status === 407 && proxy !== undefined)
-      throw unanswered(host, timeoutMs, new ProxyError(proxy, status));
-    const meta = { host, status };
-    const isRedirect = status >= 300 && status < 400;
-    const message =
-      `Cannot post the notice to ${host}: status ${status}` +
-      `${isRedirect ? ', and redirects are not followed' : ''}; ` +
-      (isRefused && address?.isFromFile === true
-        ? address.advice
-        : `check NOTIFY_URL${isSignatureRefused ? ' and NOTIFY_SECRET' : ''}`);
-    if (NEVER_ACCEPTED.has(status))
-      throw new PermanentError(message, { code: 'NOTIFY_REFUSED', meta });
-    throw new RetryableError(message, { code: 'NOTIFY_FAILED', meta });
-  };
+  const post = openSender(url, options);
   return async ({ id, type, run }) => {
     const message = withoutSecrets({ type, ...run });
     const body = JSON.stringify(
@@ -317,6 +321,64 @@ export function openPoster(url: URL, options: PostOptions): Notices['post'] {
       throw error;
     }
   };
+}
+
+/**
+ * Returns a function that posts one body, once, and returns the receiver's status. It
+ * fails as the function of `openPoster` does.
+ */
+function openSender(
+  url: URL,
+  options: PostOptions,
+): (id: string, body: string) => Promise<number> {
+  const { timeoutMs = POST_TIMEOUT_MS } = options;
+  // Idle connections do not keep the process alive, so nothing has to close this.
+  const client = openHttpClient(options.ambient ?? {});
+  const { address } = options;
+  const post = async (id: string, body: string): Promise<number> => {
+    const sent = address?.current;
+    const secret = sent === undefined ? options.secret : sent.secret;
+    const { target, authorization } = readTarget(sent?.href ?? url.href);
+    const signed = makeHeaders(id, body, { ...options, secret });
+    const headers = { ...signed, ...authorization };
+    const { host } = target;
+    const signal = AbortSignal.timeout(timeoutMs);
+    // Redirects are not followed, because a body signed for one receiver must not reach
+    // another.
+    const {
+      statusCode: status,
+      proxy,
+      body: rest,
+    } = await client
+      .request(target, { method: 'POST', headers, body, signal })
+      .catch((error: unknown) => {
+        throw unanswered(host, timeoutMs, error);
+      });
+    await rest.dump();
+    if (status >= 200 && status < 300) return status;
+
+    const isSignatureRefused =
+      secret !== undefined && SIGNATURE_REFUSED.has(status);
+    const isRefused = isSignatureRefused || ADDRESS_REFUSED.has(status);
+    if (isRefused && sent !== undefined && address?.renew(sent) === true)
+      return post(id, body);
+    // Only proxies return this status. Retrying with the same password might lock the
+    // account.
+    if (status === 407 && proxy !== undefined)
+      throw unanswered(host, timeoutMs, new ProxyError(proxy, status));
+    const meta = { host, status };
+    const isRedirect = status >= 300 && status < 400;
+    const message =
+      `Cannot post the notice to ${host}: status ${status}` +
+      `${isRedirect ? ', and redirects are not followed' : ''}; ` +
+      (isRefused && address?.isFromFile === true
+        ? address.advice
+        : `check NOTIFY_URL${isSignatureRefused ? ' and NOTIFY_SECRET' : ''}`);
+    if (NEVER_ACCEPTED.has(status))
+      throw new PermanentError(message, { code: 'NOTIFY_REFUSED', meta });
+    throw new RetryableError(message, { code: 'NOTIFY_FAILED', meta });
+  };
+  return post;
 }
 
 /** Splits an address. Its credentials are sent as Basic authorization, as is usual. */

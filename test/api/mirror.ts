@@ -281,5 +281,6 @@ export const NO_CONSOLE: ConsoleParts = {
   assets: [],
   preview: unused,
   look: unused,
+  testNotices: async () => [],
   upkeep: async () => CALM,
 };

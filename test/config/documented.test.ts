@@ -32,6 +32,7 @@ const COMMANDS = [
   'cancel',
   'runs',
   'doctor',
+  'notify',
   'migrate',
   'config',
   'logs',

@@ -16,6 +16,7 @@ import {
   type Notice,
   type PostOptions,
   openPoster,
+  sendTestNotice,
 } from '../../src/runs/notices.ts';
 
 const REPORT = {
@@ -66,6 +67,66 @@ async function receiver(
 }
 
 const FINISHED: Notice = { id: 'run_r-1', type: 'run.finished', run: REPORT };
+
+describe('a test notice', () => {
+  const options = { version: '1.2.3', secret: SECRET };
+
+  test('arrives once, signed like any notice, and is reported as accepted', async () => {
+    const { received, url } = await receiver(204);
+    const result = await sendTestNotice(url, options);
+    expect(result).toEqual({
+      host: url.host,
+      outcome: 'accepted',
+      status: 204,
+      detail: expect.stringMatching(
+        /accepted the test notice test_\S+ \(status 204\)$/,
+      ),
+    });
+    expect(received).toHaveLength(1);
+    const { headers = {}, body = '' } = received[0] ?? {};
+    expect(JSON.parse(body)).toMatchObject({
+      type: 'notice.test',
+      id: headers['webhook-id'],
+      message: expect.stringContaining('this is a test notice'),
+    });
+    expect(headers['webhook-signature']).toMatch(/^v1,/);
+  });
+
+  test('is a line of text for a chat', async () => {
+    const { received, url } = await receiver(200);
+    await sendTestNotice(url, { ...options, format: 'slack' });
+    expect(JSON.parse(received[0]?.body ?? '')).toEqual({
+      text: 'ledger-mirror: this is a test notice; nothing has happened',
+    });
+  });
+
+  test.each([301, 400, 404, 500])(
+    'that is answered with %i is reported as refused, without a second attempt',
+    async (status) => {
+      const { received, url } = await receiver(status);
+      const result = await sendTestNotice(url, { version: '1.2.3' });
+      expect(result).toMatchObject({ outcome: 'refused', status });
+      expect(result.detail).toContain(`status ${status}`);
+      // The path of the address is a secret of many receivers.
+      expect(result.detail).not.toContain('/hook');
+      expect(received).toHaveLength(1);
+    },
+  );
+
+  test('that nobody answers is reported as unreachable', async () => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    server.close();
+    await once(server, 'close');
+    const result = await sendTestNotice(
+      new URL(`http://127.0.0.1:${port}/hook`),
+      options,
+    );
+    expect(result).toMatchObject({ outcome: 'unreachable', status: null });
+    expect(result.detail).toMatch(/ECONNREFUSED.*check NOTIFY_URL/);
+  });
+});
 
 test.each([401, 403, 404, 410])(
   'a notice that is refused with %i goes to the address that its file holds now',

@@ -76,6 +76,12 @@ export function addConsoleData(
   add('POST /console/look', { body: NOTHING }, () =>
     lookAtSource(parts, jobs.source !== undefined),
   );
+  add('POST /console/test-notice', { body: NOTHING }, async () => {
+    const results = await parts.testNotices();
+    if (results.length === 0)
+      throw new StatusError('failedPrecondition', 'NOTIFY_URL is not set');
+    return { results };
+  });
   add(
     'GET /console/quarantined',
     { querystring: QUARANTINED_QUESTION },

@@ -10,6 +10,7 @@ import type {
   FirstRunPreview,
   NightlyPreview,
 } from '../../runs/nightly/nightly-preview.ts';
+import type { TestResult } from '../../runs/notices.ts';
 import type { LakeQueries } from './lake-queries.ts';
 
 export interface ConsoleDeps {
@@ -33,6 +34,11 @@ export interface ConsoleParts {
    * source. Nothing is stored.
    */
   look(): Promise<FirstRunPreview>;
+  /**
+   * Sends a test notice to each configured receiver, and returns what became of it; an
+   * empty array if no receiver is configured.
+   */
+  testNotices(): Promise<readonly TestResult[]>;
   upkeep(): Promise<Upkeep>;
   /**
    * Interval in milliseconds at which the live state is read while a page follows it. The

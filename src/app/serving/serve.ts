@@ -19,6 +19,7 @@ import {
   previewFirstRun,
 } from '../../runs/nightly/nightly-preview.ts';
 import type { App } from '../app.ts';
+import { testNotices } from '../test-notice.ts';
 import { openConsoleLake } from './console-lake.ts';
 
 /** How long the measurements are cached, regardless of how many clients read them. */
@@ -27,6 +28,7 @@ const UPKEEP_MAX_AGE_MS = 5_000;
  * How long a look at the source's lists is reused, so that several people who press the
  * button cost the source four requests in total, and not four each.
  */
+const NOTICE_MAX_AGE_MS = 1_000;
 const LOOK_MAX_AGE_MS = 60_000;
 /** A source that needs longer for four pages should be examined with `doctor`. */
 const LOOK_TIMEOUT_MS = 45_000;
@@ -77,6 +79,8 @@ function openConsole(app: App, lake: LakeQueries): ConsoleParts {
     assets: knownAssets(config),
     preview: () => describeNightly(jobs, config),
     look: sharedLoad(() => lookFirst(app), LOOK_MAX_AGE_MS),
+    // All who press the button at once share one notice.
+    testNotices: sharedLoad(() => testNotices(config), NOTICE_MAX_AGE_MS),
     upkeep: sharedLoad(() => measureUpkeep(app), UPKEEP_MAX_AGE_MS),
   };
 }

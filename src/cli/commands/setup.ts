@@ -1,10 +1,13 @@
-/** `doctor`, `migrate`, `config`: show whether the mirror is set up correctly. */
+/**
+ * `doctor`, `notify`, `migrate`, `config`: show whether the mirror is set up correctly.
+ */
 import type { Config } from '../../config/environment.ts';
 import { describeNextTimes } from '../../time/scheduled-times.ts';
 import { describeOddParties } from '../../config/odd-parties.ts';
 import { shownSettings } from '../../config/secrets.ts';
+import { UsageError } from '../../errors/errors.ts';
 import { createLog } from '../../logging/log.ts';
-import { EXIT, type Handler } from '../context.ts';
+import { EXIT, type ExitCode, type Handler } from '../context.ts';
 import { formatTable } from '../output/format.ts';
 
 const MARK = {
@@ -28,6 +31,30 @@ export const doctor: Handler = async (_, context) => {
     exitCode: isWrong ? EXIT.wrong : EXIT.done,
     document: { findings },
     text,
+  };
+};
+
+/** Sends a test notice to each receiver, and reports what it did with it. */
+export const notify: Handler = async (_, context) => {
+  const { testNotices } = await import('../../app/test-notice.ts');
+  const results = await testNotices(context.config);
+  if (results.length === 0)
+    throw new UsageError([
+      'notify: NOTIFY_URL is not set, so no notice is sent to anybody; set it first',
+    ]);
+  const outcomes = new Set(results.map(({ outcome }) => outcome));
+  let exitCode: ExitCode = EXIT.done;
+  if (outcomes.has('unreachable')) exitCode = EXIT.tryAgain;
+  if (outcomes.has('refused')) exitCode = EXIT.wrong;
+  return {
+    exitCode,
+    document: { results },
+    text: results
+      .map(
+        ({ outcome, detail }) => `${outcome}: ${detail}
+`,
+      )
+      .join(''),
   };
 };
 

@@ -315,6 +315,7 @@ describe('the read token', () => {
     expect(refused).toEqual(
       expect.arrayContaining([
         'POST /console/look',
+        'POST /console/test-notice',
         'POST /mirror/exports',
         'POST /mirror/runs',
         'DELETE /mirror/exports/:id',
