@@ -5,7 +5,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { App } from '../app/app.ts';
-import { openReadOnlyBase, type ReadOnlyBase } from '../app/base.ts';
+import type { ReadOnlyBase } from '../app/base.ts';
 import type { Config } from '../config/environment.ts';
 import { chooseById, splitCutId } from '../ledger/ids.ts';
 import { RUN_SILENT_MS } from '../concurrency/lease.ts';
@@ -28,7 +28,9 @@ export async function openMirrorReader(
   context: CommandContext,
 ): Promise<ReadOnlyBase> {
   requireMirror(context.config, context.config.databaseUrl, 'postgres');
-  return openReadOnlyBase(context);
+  // Loaded on demand, because commands that read only the object store import this file
+  // too, and the code for the database is half of what they would load.
+  return (await import('../app/base.ts')).openReadOnlyBase(context);
 }
 
 /**

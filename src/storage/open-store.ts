@@ -2,12 +2,18 @@
 import { fileURLToPath } from 'node:url';
 import { openFileStore } from './file-store.ts';
 import type { ObjectStore } from './object-store.ts';
-import { openS3Store, type StoreOptions } from './s3/s3-store.ts';
+import type { StoreOptions } from './s3/s3-store.ts';
 
-/** Opens the store. No connection is made before the first call. */
-export function openObjectStore(options: StoreOptions): ObjectStore {
+/**
+ * Opens the store. No connection is made before the first call. The S3 SDK is loaded only
+ * if it is needed.
+ */
+export async function openObjectStore(
+  options: StoreOptions,
+): Promise<ObjectStore> {
   const { url, umask } = options;
-  return url.protocol === 's3:'
-    ? openS3Store(options)
-    : openFileStore(fileURLToPath(url), { umask });
+  if (url.protocol !== 's3:')
+    return openFileStore(fileURLToPath(url), { umask });
+  const { openS3Store } = await import('./s3/s3-store.ts');
+  return openS3Store(options);
 }

@@ -256,7 +256,7 @@ describe.runIf(READERS.length > 0 && process.env['ENGINES_S3'] !== 'no')(
         );
         onTestFinished(() => rm(scratchDir, { recursive: true, force: true }));
         const aws = awsVariables(ceph.keys);
-        await using objects = openObjectStore({
+        await using objects = await openObjectStore({
           url: storeUrl(ceph, 'engines'),
           spoolDir: join(scratchDir, 'spool'),
           ambient: { ...aws, AWS_REGION: 'us-east-1' },
