@@ -73,6 +73,11 @@ function endProcess(): void {
   setTimeout(() => process.exit(), END_MAX_MS).unref();
 }
 
+/** The error that Node throws when the reader of a pipe has left. */
+class ReaderGoneError extends Error {
+  readonly code = 'EPIPE';
+}
+
 /**
  * Collects what is written to a stream, up to the limits. A command that writes more is
  * stopped as if the reader of a pipe had left.
@@ -93,9 +98,7 @@ function collect(limits?: CommandRequest['limits']): {
       text += written;
       lines += written.split('\n').length - 1;
       isCut = lines > linesMax || text.length > charactersMax;
-      done(
-        isCut ? Object.assign(new Error('cut'), { code: 'EPIPE' }) : undefined,
-      );
+      done(isCut ? new ReaderGoneError() : undefined);
     },
   });
   stream.on('error', unlessBrokenPipe);
