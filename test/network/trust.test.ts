@@ -1,4 +1,5 @@
 /** What every client of this process uses by default: its authorities, and its patience with an address. */
+import { spawnSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { getDefaultAutoSelectFamilyAttemptTimeout } from 'node:net';
@@ -8,6 +9,8 @@ import { getCACertificates } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import { applyNetworkDefaults } from '../../src/network/trust.ts';
 import { makeCertificates } from '../source/certificate.ts';
+
+const TRUST = new URL('../../src/network/trust.ts', import.meta.url).href;
 
 test('applyNetworkDefaults trusts NODE_EXTRA_CA_CERTS and leaves an address time to answer', () => {
   const { authority } = makeCertificates();
@@ -30,3 +33,37 @@ test('applyNetworkDefaults trusts NODE_EXTRA_CA_CERTS and leaves an address time
     'NODE_EXTRA_CA_CERTS',
   );
 });
+
+test.each([
+  ['in the environment', true, ''],
+  ['only in .env', false, 'set'],
+])(
+  'a process with NODE_EXTRA_CA_CERTS %s sets the authorities only if Node has not',
+  (_, isInEnvironment, printed) => {
+    const folder = mkdtempSync(join(tmpdir(), 'trust-'));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const caFile = join(folder, 'ca.pem');
+    // A file as operators write it: a comment, and line ends of another system.
+    const { authority } = makeCertificates();
+    writeFileSync(caFile, `# ours\r\n${authority.replaceAll('\n', '\r\n')}`);
+    const script = `
+      import { syncBuiltinESMExports } from 'node:module';
+      import tls from 'node:tls';
+      tls.setDefaultCACertificates = () => console.log('set');
+      syncBuiltinESMExports();
+      const { applyNetworkDefaults } = await import('${TRUST}');
+      applyNetworkDefaults({ NODE_EXTRA_CA_CERTS: process.argv[1] });`;
+    const { stdout, stderr } = spawnSync(
+      process.execPath,
+      ['--input-type=module', '-e', script, caFile],
+      {
+        encoding: 'utf8',
+        env: isInEnvironment ? { NODE_EXTRA_CA_CERTS: caFile } : {},
+      },
+    );
+    expect({ stdout: stdout.trim(), stderr }).toEqual({
+      stdout: printed,
+      stderr: '',
+    });
+  },
+);
