@@ -43,7 +43,7 @@ const objects = openFileStore(objectsDir);
 const startMs = performance.now();
 let rows = 0n;
 await using folder = await scratchFolder(scratchDir);
-await using lineFiles = new LineFiles(folder.path);
+await using lineFiles = await LineFiles.open(folder.path);
 if (stage !== 'lake')
   rows = (
     await loadAll(

@@ -471,7 +471,7 @@ async function loadPublished(
   let segments = 0;
   let rows = 0n;
   await using folder = await scratchFolder(lake.scratchDir);
-  await using lineFiles = new LineFiles(folder.path);
+  await using lineFiles = await LineFiles.open(folder.path);
   const now = await loadAll({ ...loading, lineFiles }, signal, (party) => {
     parties += 1;
     segments += party.segments;

@@ -5,6 +5,7 @@
  * come from the database.
  */
 import { createWriteStream, type WriteStream } from 'node:fs';
+import { statfs } from 'node:fs/promises';
 import { finished } from 'node:stream/promises';
 import { join } from 'node:path';
 import { errorCode } from '../errors/errors.ts';
@@ -12,6 +13,11 @@ import type { MonthLines, RowSink } from './store/copy-sink.ts';
 
 /** Maximum size of all files together. The rows of later segments are not written. */
 const BYTES_MAX = 4 * 2 ** 30;
+/**
+ * Maximum share of the free disk space. An embedded Postgres often has its data on the same
+ * disk, and ends if that is full.
+ */
+const FREE_SHARE_MAX = 1 / 4;
 /** Maximum number of months, each of which has an open file. */
 const MONTHS_MAX = 240;
 
@@ -31,11 +37,24 @@ export class LineFiles implements AsyncDisposable {
   #failure: string | undefined;
 
   /**
-   * @param folder an existing folder of the caller's, which also removes it
+   * @param bytesMax maximum size of all files together
    */
-  constructor(folder: string, bytesMax = BYTES_MAX) {
+  constructor(folder: string, bytesMax: number) {
     this.#folder = folder;
     this.#bytesMax = bytesMax;
+  }
+
+  /**
+   * Opens files in an existing folder, which the caller removes afterwards. They take at
+   * most 4 GiB and a quarter of the free disk space; nothing if that is not known.
+   */
+  static async open(folder: string): Promise<LineFiles> {
+    const freeBytes = await statfs(folder).then(
+      ({ bavail, bsize }) => bavail * bsize,
+      () => 0,
+    );
+    const bytesMax = Math.min(BYTES_MAX, FREE_SHARE_MAX * freeBytes);
+    return new LineFiles(folder, bytesMax);
   }
 
   /**

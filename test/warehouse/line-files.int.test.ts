@@ -89,7 +89,7 @@ describe('a lake of the lines that a load left', () => {
   });
 
   test('has the entries that a lake of the rows of the database has', async () => {
-    await using lines = new LineFiles(await newFolder());
+    await using lines = await LineFiles.open(await newFolder());
     await load(lines);
     const ofLines = await build(lines);
     const ofDatabase = await build();
@@ -111,7 +111,7 @@ describe('a lake of the lines that a load left', () => {
       header: note === undefined ? HEADER_13 : `${HEADER_13},note`,
       rows: [note === undefined ? row : `${row},${note}`],
     });
-    await using lines = new LineFiles(await newFolder());
+    await using lines = await LineFiles.open(await newFolder());
     await load(lines);
     const { built, entries } = await build(lines);
     expect(built.rowsSent).toBe(1n);
@@ -120,7 +120,7 @@ describe('a lake of the lines that a load left', () => {
 
   test('takes from the database what an earlier load has loaded', async () => {
     await load();
-    await using lines = new LineFiles(await newFolder());
+    await using lines = await LineFiles.open(await newFolder());
     await load(lines);
     expect((await build(lines)).built.rowsSent).toBe(6n);
   });
@@ -129,7 +129,7 @@ describe('a lake of the lines that a load left', () => {
     ['there is no room for', (folder: string) => new LineFiles(folder, 10)],
     [
       'cannot be written',
-      (folder: string) => new LineFiles(join(folder, 'missing')),
+      (folder: string) => new LineFiles(join(folder, 'missing'), 2 ** 20),
     ],
   ])('takes from the database the lines that %s', async (_, open) => {
     await using lines = open(await newFolder());
@@ -161,7 +161,7 @@ describe('a lake of the lines that a load left', () => {
         return replace;
       },
     });
-    await using lines = new LineFiles(await newFolder());
+    await using lines = await LineFiles.open(await newFolder());
     const first = await loadAll(
       { repository: once, objects: world.objects, lineFiles: lines },
       signal,
