@@ -69,7 +69,7 @@ const SI_PREFIXES = ['', 'k', 'M', 'G', 'T', 'P', 'E', 'Z', 'Y'];
 const SUPERSCRIPTS = '⁰¹²³⁴⁵⁶⁷⁸⁹';
 
 /**
- * Rounds a figure to three digits, where there is no room for all of them, as beside an
+ * Rounds a figure to three digits, if there is no room for all of them, as beside an
  * axis: `1234567` → `1.23 M`. The prefixes are those of the SI; a figure beyond them, or
  * far below one, has a power of ten, as in `2 × 10³³`. The space is a narrow one that
  * does not break.

@@ -215,7 +215,9 @@ test('has an address for each question, which fills the form again and runs noth
   await expect
     .poll(() => page.getByLabel('Question').inputValue())
     .toBe('daily-flows');
-  expect(await page.locator('#query').getByLabel('since').inputValue()).toBe('2026-01');
+  expect(await page.locator('#query').getByLabel('since').inputValue()).toBe(
+    '2026-01',
+  );
   const ofRun = asked.slice(before).filter((one) => 'question' in one);
   expect(ofRun).toEqual([]);
 
