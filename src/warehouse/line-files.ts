@@ -1,8 +1,8 @@
 /**
- * Files with the lines that a load sends to the database, one for each month. The build of
- * the lake that follows in the same process reads them, so that the database need not send
- * the rows back. They are only a shortcut: rows that are not in them, for whatever reason,
- * come from the database.
+ * Files with the lines that a load sends to the database. The build of the lake that
+ * follows in the same process reads them, so that the database need not send the rows back.
+ * They are only a shortcut: rows that are not in them, for whatever reason, come from the
+ * database.
  */
 import { createWriteStream, type WriteStream } from 'node:fs';
 import { statfs } from 'node:fs/promises';
@@ -18,30 +18,56 @@ const BYTES_MAX = 4 * 2 ** 30;
  * disk, and ends if that is full.
  */
 const FREE_SHARE_MAX = 1 / 4;
-/** Maximum number of months, each of which has an open file. */
+/** Maximum number of months of a part, each of which has an open file. */
 const MONTHS_MAX = 240;
+/**
+ * Number of segments in a part. A build reads the files of a part once for each file that
+ * it writes from them, so a part has no more segments than such a file.
+ */
+const PART_SEGMENTS = 1_000;
 
 /**
- * What the files have of a segment: `writing` until its transaction is committed,
- * afterwards `whole`; `unusable` if its lines are missing, are there twice, or are not
+ * What the files have of a segment: `writing` until its transaction ends; afterwards `whole`
+ * if it was committed; `unusable` if its lines are missing, are there twice, or are not
  * plain.
  */
 type SegmentState = 'writing' | 'whole' | 'unusable';
 
+interface WrittenSegment {
+  readonly part: Part;
+  state: SegmentState;
+}
+
+/** Files of some segments, one for each month. */
+interface Part {
+  readonly number: number;
+  readonly files: Map<string, WriteStream>;
+  /** Number of segments that were begun, and of those that are still being written. */
+  segments: number;
+  writing: number;
+}
+
 export class LineFiles implements AsyncDisposable {
   readonly #folder: string;
   readonly #bytesMax: number;
-  readonly #segments = new Map<bigint, SegmentState>();
-  readonly #files = new Map<string, WriteStream>();
+  readonly #partSegments: number;
+  readonly #segments = new Map<bigint, WrittenSegment>();
+  #part = newPart(0);
+  readonly #open = new Set([this.#part]);
   #bytes = 0;
   #failure: string | undefined;
 
   /**
    * @param bytesMax maximum size of all files together
    */
-  constructor(folder: string, bytesMax: number) {
+  constructor(
+    folder: string,
+    bytesMax: number,
+    partSegments: number = PART_SEGMENTS,
+  ) {
     this.#folder = folder;
     this.#bytesMax = bytesMax;
+    this.#partSegments = partSegments;
   }
 
   /**
@@ -66,54 +92,97 @@ export class LineFiles implements AsyncDisposable {
 
   /** Returns a sink that also writes the lines of a segment to the files. */
   copyTo(segmentId: bigint, sink: RowSink): RowSink {
-    // Lines of an attempt that was rolled back are still in the files.
-    const isFirst = !this.#segments.has(segmentId);
-    this.#segments.set(segmentId, isFirst ? 'writing' : 'unusable');
+    const segment = this.#begin(segmentId);
     return {
       write: async (months) => {
         await sink.write(months);
-        await this.#write(segmentId, months);
+        await this.#write(segment, months);
       },
       finish: () => sink.finish(),
     };
   }
 
-  /** Marks segments whose rows were committed to the database. */
-  commit(segmentIds: readonly bigint[]): void {
-    for (const id of segmentIds)
-      if (this.#segments.get(id) === 'writing') this.#segments.set(id, 'whole');
-  }
-
-  /** Whether all lines of a segment are in the files, each of them once. */
-  holds(segmentId: bigint): boolean {
-    return (
-      this.#failure === undefined && this.#segments.get(segmentId) === 'whole'
-    );
-  }
-
-  /** Returns the path of a month's file, which has lines of other segments as well. */
-  pathOf(month: string): string {
-    return join(this.#folder, `${month}.lines`);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const file of this.#files.values()) {
-      file.end();
-      // An error was recorded when it occurred.
-      await finished(file).catch(() => undefined);
+  /**
+   * Ends the writing of segments.
+   * @param isCommitted whether their rows were committed to the database
+   */
+  end(segmentIds: readonly bigint[], isCommitted: boolean): void {
+    for (const id of segmentIds) {
+      const segment = this.#segments.get(id);
+      if (segment?.state !== 'writing') continue;
+      this.#settle(segment, isCommitted ? 'whole' : 'unusable');
     }
   }
 
+  /**
+   * Returns the part whose files have all lines of a segment, each of them once; undefined
+   * if there is none.
+   */
+  partOf(segmentId: bigint): number | undefined {
+    const segment = this.#segments.get(segmentId);
+    return this.#failure === undefined && segment?.state === 'whole'
+      ? segment.part.number
+      : undefined;
+  }
+
+  /** Returns the path of the file with a part's lines of a month. */
+  pathOf(month: string, part: number): string {
+    return join(this.#folder, `${part}-${month}.lines`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const part of this.#open) {
+      close(part);
+      // An error was recorded when it occurred.
+      for (const file of part.files.values())
+        await finished(file).catch(() => undefined);
+    }
+  }
+
+  #begin(segmentId: bigint): WrittenSegment {
+    const earlier = this.#segments.get(segmentId);
+    if (earlier !== undefined) {
+      // Lines of an attempt that was rolled back are still in the files.
+      if (earlier.state === 'writing') this.#settle(earlier, 'unusable');
+      earlier.state = 'unusable';
+      return earlier;
+    }
+    if (this.#part.segments >= this.#partSegments) {
+      const full = this.#part;
+      this.#part = newPart(full.number + 1);
+      this.#open.add(this.#part);
+      this.#closeIfDone(full);
+    }
+    this.#part.segments += 1;
+    this.#part.writing += 1;
+    const segment: WrittenSegment = { part: this.#part, state: 'writing' };
+    this.#segments.set(segmentId, segment);
+    return segment;
+  }
+
+  #settle(segment: WrittenSegment, state: SegmentState): void {
+    segment.state = state;
+    segment.part.writing -= 1;
+    this.#closeIfDone(segment.part);
+  }
+
+  /** Closes the files of a part that gets no more lines. */
+  #closeIfDone(part: Part): void {
+    if (part === this.#part || part.writing > 0) return;
+    this.#open.delete(part);
+    close(part);
+  }
+
   async #write(
-    segmentId: bigint,
+    segment: WrittenSegment,
     months: readonly MonthLines[],
   ): Promise<void> {
     for (const { month, lines, isPlain } of months) {
-      if (this.#segments.get(segmentId) !== 'writing') return;
-      const file = this.#fileOf(month);
+      if (segment.state !== 'writing') return;
+      const file = this.#fileOf(segment.part, month);
       const hasRoom = this.#bytes + lines.length <= this.#bytesMax;
       if (!isPlain || !hasRoom || file === undefined) {
-        this.#segments.set(segmentId, 'unusable');
+        this.#settle(segment, 'unusable');
         return;
       }
       this.#bytes += lines.length;
@@ -127,16 +196,24 @@ export class LineFiles implements AsyncDisposable {
     }
   }
 
-  #fileOf(month: string): WriteStream | undefined {
+  #fileOf({ number, files }: Part, month: string): WriteStream | undefined {
     if (this.#failure !== undefined) return undefined;
-    const existing = this.#files.get(month);
+    const existing = files.get(month);
     if (existing !== undefined) return existing;
-    if (this.#files.size >= MONTHS_MAX) return undefined;
-    const file = createWriteStream(this.pathOf(month), { mode: 0o600 });
+    if (files.size >= MONTHS_MAX) return undefined;
+    const file = createWriteStream(this.pathOf(month, number), { mode: 0o600 });
     file.on('error', (error) => {
       this.#failure ??= errorCode(error);
     });
-    this.#files.set(month, file);
+    files.set(month, file);
     return file;
   }
+}
+
+function newPart(number: number): Part {
+  return { number, files: new Map(), segments: 0, writing: 0 };
+}
+
+function close({ files }: Part): void {
+  for (const file of files.values()) file.end();
 }

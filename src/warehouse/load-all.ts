@@ -329,6 +329,7 @@ async function replaceSegments(
   { repository, objects, lineFiles }: LoadDeps,
   signal: AbortSignal,
 ): Promise<LoadSums | undefined> {
+  const ids = replacement.load.map(({ segmentId }) => segmentId);
   for (let reading = 1; ; reading += 1) {
     let rows = 0n;
     let effectsContradicted = 0n;
@@ -346,8 +347,8 @@ async function replaceSegments(
         write,
         signal,
       );
+      lineFiles?.end(ids, removedRows !== undefined);
       if (removedRows === undefined) return undefined;
-      lineFiles?.commit(replacement.load.map(({ segmentId }) => segmentId));
       const segments = replacement.load.length;
       return {
         ...NOTHING_LOADED,
@@ -357,6 +358,7 @@ async function replaceSegments(
         effectsContradicted,
       };
     } catch (error) {
+      lineFiles?.end(ids, false);
       const isDamaged =
         error instanceof SegmentFault && error.code !== 'OBJECT_MISSING';
       if (!isDamaged || reading === READINGS_MAX) throw error;

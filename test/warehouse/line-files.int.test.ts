@@ -99,6 +99,14 @@ describe('a lake of the lines that a load left', () => {
     expect(ofDatabase.built.rowsSent).toBe(6n);
   });
 
+  test('is the same if the lines are in several parts', async () => {
+    await using lines = new LineFiles(await newFolder(), 2 ** 20, 1);
+    await load(lines);
+    const { built, entries } = await build(lines);
+    expect(built.rowsSent).toBe(0n);
+    expect(entries).toEqual((await build()).entries);
+  });
+
   test.each([
     ['a column that this version does not know', PARTY_B, '"a	b \\ c"'],
     ['a party whose id has a backslash', 'own\\party', undefined],

@@ -80,12 +80,17 @@ export async function buildEntries(
     }
   }
 
-  const { loadedLines } = build;
-  const alike = Map.groupBy(missing.values(), ({ month, isOpen, segmentId }) =>
-    JSON.stringify([month, isOpen, loadedLines?.holds(segmentId) ?? false]),
+  const partOf = ({ segmentId }: SegmentMonth): number =>
+    build.loadedLines?.partOf(segmentId) ?? -1;
+  const alike = Map.groupBy(missing.values(), (segment) =>
+    JSON.stringify([segment.month, segment.isOpen, partOf(segment) === -1]),
   );
   for (const segments of alike.values()) {
-    for (const batch of cutByRows(segments, BATCH_ROWS_MAX, BATCH_SEGMENTS_MAX))
+    // Each file of lines is then read for few batches.
+    const byPart = segments.toSorted(
+      (one, other) => partOf(one) - partOf(other),
+    );
+    for (const batch of cutByRows(byPart, BATCH_ROWS_MAX, BATCH_SEGMENTS_MAX))
       add.push(await append(build, batch));
   }
   const remove = writer.files.filter(({ path }) => !unchanged.has(path));
@@ -182,9 +187,12 @@ async function selectRows(
 ): Promise<(lineBytesMax: number) => string> {
   const { loadedLines, warehouse, signal } = build;
   const ids = [...segments];
-  if (loadedLines !== undefined && ids.every((id) => loadedLines.holds(id))) {
-    const path = loadedLines.pathOf(month);
-    return (lineBytesMax) => selectLines(path, ids, lineBytesMax);
+  const parts = new Set(ids.map((id) => loadedLines?.partOf(id)));
+  if (loadedLines !== undefined && !parts.has(undefined)) {
+    const paths = [...parts].flatMap((part) =>
+      part === undefined ? [] : [loadedLines.pathOf(month, part)],
+    );
+    return (lineBytesMax) => selectLines(paths, ids, lineBytesMax);
   }
   build.sent.rows += rows;
   const { path } = await fetchCsv(build, warehouse.rows(month, ids, signal));

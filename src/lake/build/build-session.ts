@@ -19,6 +19,7 @@ import {
   type Engine,
   type LakeAccess,
   literal,
+  literals,
   openEngine,
 } from '../local/duckdb.ts';
 import { removeLeftovers } from '../local/scratch.ts';
@@ -60,13 +61,16 @@ export interface LakeDeps {
 
 /** Lines of loaded segments in local files, with the columns LINE_COLUMNS. */
 export interface LoadedLines {
-  /** Whether all lines of a segment are in the files, each of them once. */
-  holds(segmentId: bigint): boolean;
   /**
-   * Returns the path of a month's file, which has lines of other segments as well. Values
-   * are separated by tabs and need no unescaping; NULL is `\N`.
+   * Returns the part whose files have all lines of a segment, each of them once; undefined
+   * if there is none.
    */
-  pathOf(month: string): string;
+  partOf(segmentId: bigint): number | undefined;
+  /**
+   * Returns the path of the file with a part's lines of a month, among them lines of other
+   * segments. Values are separated by tabs and need no unescaping; NULL is `\N`.
+   */
+  pathOf(month: string, part: number): string;
 }
 
 /** The newest state of each table that had a commit. */
@@ -239,18 +243,18 @@ export function selectCsv(
 }
 
 /**
- * Returns SQL that selects the columns of the entries from a file of loaded lines.
+ * Returns SQL that selects the columns of the entries from files of loaded lines.
  * @param segmentIds the segments whose lines are selected
  */
 export function selectLines(
-  path: string,
+  paths: readonly string[],
   segmentIds: readonly bigint[],
   lineBytesMax: number,
 ): string {
   const types = LINE_COLUMNS.map((name) => `${name}: 'VARCHAR'`).join(', ');
   const ids = segmentIds.map((id) => `'${id}'`).join(', ');
   return `select ${selected(ENTRIES)}
-    from read_csv(${literal(path)}, header = false, auto_detect = false,
+    from read_csv(${literals(paths)}, header = false, auto_detect = false,
       delim = '\t', quote = '', escape = '', nullstr = '\\N',
       max_line_size = ${lineBytesMax}, buffer_size = ${lineBytesMax},
       columns = {${types}})
