@@ -316,11 +316,11 @@ describe('the account statement', () => {
   test('with more entries than it shows says so in its verdict, and has a link to all of them', async () => {
     const page = await open(LINK, {
       'read the lines of a month': () =>
-        Array.from({ length: 1_001 }, () => LINE),
+        Array.from({ length: 5_001 }, () => LINE),
     });
     const judged = page.locator('.judged');
     await judged
-      .getByText('This page has only the first 1,000 entries of the month')
+      .getByText('This page has only the first 5,000 entries of the month')
       .waitFor();
     const link = judged.getByRole('link', { name: 'Download all as CSV' });
     const { searchParams } = new URL(
@@ -335,6 +335,27 @@ describe('the account statement', () => {
     await page.emulateMedia({ media: 'print' });
     expect(await link.isVisible()).toBe(false);
     expect(await judged.locator('code').isVisible()).toBe(true);
+  });
+
+  test('of a month with thousands of entries is drawn in part, and printed whole', async () => {
+    const lines = Array.from({ length: 2_500 }, () => LINE);
+    const page = await open(LINK, { 'read the lines of a month': () => lines });
+    const rows = page.locator('table.entries tbody tr');
+    const all = page.getByRole('button', { name: 'Show all 2,500 entries' });
+    await all.waitFor();
+    expect(await rows.count()).toBe(1_000);
+    expect(await page.getByText('This page has only').count()).toBe(0);
+    expect(await accessibilityFaults(page)).toEqual([]);
+    // Chromium sends this event before it prints, from whichever menu.
+    await page.evaluate(`dispatchEvent(new Event('beforeprint'))`);
+    expect(await rows.count()).toBe(2_500);
+    expect(await all.count()).toBe(0);
+    await page.evaluate(`dispatchEvent(new Event('beforeprint'))`);
+    expect(await rows.count()).toBe(2_500);
+
+    await page.reload();
+    await all.click();
+    expect(await rows.count()).toBe(2_500);
   });
 
   test('takes the beginning of an id, and says so if that is of several parties', async () => {

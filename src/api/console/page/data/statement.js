@@ -4,16 +4,23 @@ import { amountsOf, assetUnits } from '../common/assets.js';
 import { writeAddress } from '../common/address.js';
 import { copyButton } from '../common/copy.js';
 import { byId, el, fill, scrolling, show, tableHead } from '../common/dom.js';
-import { plural, shortId, words } from '../common/format.js';
+import { count, plural, shortId, words } from '../common/format.js';
 import { partyName } from '../common/orders.js';
 import { downloadOfMonth, rangeOf } from './party.js';
 import { explain } from '../common/terms.js';
 import { formatTime, onZone, timeZone } from '../common/time.js';
 
 const WHOLE_ID = /^[0-9a-f]{64}$/;
+/**
+ * How many entries of an asset are drawn at first. A browser needs seconds to lay out all
+ * entries of a large month, and few readers scroll through them.
+ */
+const DRAWN_FIRST = 1_000;
 const AMOUNTS = ['Opening', 'In', 'Out', 'Closing'];
 
 let last;
+/** Each draws the entries of one table that are not drawn yet. */
+let pending = [];
 
 export function startStatement() {
   const given = new URLSearchParams(location.search);
@@ -27,6 +34,10 @@ export function startStatement() {
     void load(party, month.value);
   });
   byId('statement-print').addEventListener('click', () => print());
+  // The browser's own menu prints too, so this does not belong to the button.
+  addEventListener('beforeprint', () => {
+    for (const drawRest of pending) drawRest();
+  });
   onZone(() => {
     if (last !== undefined) draw(last);
   });
@@ -87,6 +98,7 @@ async function wholeId(text) {
 
 function draw(found) {
   const { partyId, month, accounts, lines, units } = found;
+  pending = [];
   const assets = [...new Set(accounts.map(({ assetId }) => assetId))];
   show(
     byId('statement'),
@@ -262,18 +274,37 @@ function lineTable(lines, partyId, amounts) {
     'Change',
     'Balance',
   ];
-  return scrolling(
+  const rowsOf = (some) => some.map((line) => lineRow(line, partyId, amounts));
+  const body = el('tbody', rowsOf(lines.slice(0, DRAWN_FIRST)));
+  const table = scrolling(
     'Entries',
     el(
       'table.cards.entries',
       captionOf('Entries', amounts),
       tableHead(columns, (_name, index) => index >= columns.length - 2),
-      el(
-        'tbody',
-        lines.map((line) => lineRow(line, partyId, amounts)),
-      ),
+      body,
     ),
   );
+  if (lines.length <= DRAWN_FIRST) return table;
+  const drawRest = () => {
+    if (!more.isConnected) return;
+    more.remove();
+    body.append(...rowsOf(lines.slice(DRAWN_FIRST)));
+  };
+  const more = el(
+    'p.deal',
+    el(
+      'span.hint',
+      `The first ${count(DRAWN_FIRST)} are shown; paper has all. `,
+    ),
+    el(
+      'button',
+      { type: 'button', click: drawRest },
+      `Show all ${count(lines.length)} entries`,
+    ),
+  );
+  pending.push(drawRest);
+  return el('div', table, more);
 }
 
 function lineRow(
