@@ -104,8 +104,9 @@ async function publishedBy(
 }
 
 /**
- * Returns when the closed range that has gone longest without a comparison was last
- * compared with the source. Entries added to it since then are not known.
+ * Finds the closed range that has gone longest without a comparison, and returns when
+ * it was last compared with the source. The mirror may lack entries that the source has
+ * added to the range since then.
  * @returns undefined if every range was compared in this run
  */
 async function comparedSince(

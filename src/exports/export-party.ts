@@ -21,8 +21,9 @@ export interface PartyExportDeps extends ExportDeps {
 
 /**
  * Like `exportLedger`. If the source requires an asset and the request specifies none,
- * every configured or known asset is exported. The evidence lists these assets: the party
- * may have entries in assets that neither the configuration nor the mirror knows.
+ * every configured or known asset is exported. The evidence lists these assets, because
+ * the party may also have entries in assets that neither the configuration nor the
+ * mirror knows.
  */
 export async function exportParty(
   request: ExportRequest,

@@ -41,7 +41,7 @@ export const REQUESTS_PER_PLAN_MAX = 3;
 /**
  * The same limit for a plan if one of its responses had fewer rows than an earlier
  * response showed. The nodes behind the source's address then serve different rows, and
- * the next request may reach a node that has them.
+ * the next request may reach a node that has the missing rows.
  */
 export const REQUESTS_PER_SHOWN_MAX = 7;
 /**
@@ -304,8 +304,8 @@ function planned(
 }
 
 /**
- * Returns how to send the next request: in a different way after the first doubt, and in
- * the same way as the first request after the second doubt.
+ * Returns how to send the next request: after one doubt, in a different way; after two,
+ * in the same way as the first request.
  */
 function requestWay({ doubts, isEmptyBelieved }: PlanFindings): RequestWay {
   const [first] = doubts;

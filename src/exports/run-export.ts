@@ -155,8 +155,8 @@ class ExportRun {
   }
 
   /**
-   * Returns the coverage for which the source showed an earlier run more rows than are
-   * known, if that run could not publish them.
+   * Returns the coverage for which an earlier run saw more rows than are known, but
+   * could not publish them.
    */
   #shownCoverage(coverage: readonly Coverage[]): readonly Coverage[] {
     const { shown } = this.#windows;

@@ -96,8 +96,8 @@ export class AnswerRows implements AsyncDisposable {
   }
 
   /**
-   * Returns the bytes of the closed ranges by time, and the last second if the rows
-   * were sorted by time.
+   * Returns the bytes of the closed ranges by time. If the rows were sorted by time,
+   * also returns their last second.
    */
   seen(): Omit<StreamSeen, 'bytes'> {
     const isSorted = this.#isSorted && Number.isFinite(this.#lastSecond);
@@ -209,10 +209,10 @@ export class AnswerRows implements AsyncDisposable {
 const TAIL_SECONDS = 3600;
 
 /**
- * Sums the last rows before the end of a closed range, whatever order the rows arrive
- * in: those of the last hour or, if that hour has none, those of the newest second that
- * has any. A window of a larger range is continued at once, so the rows of its newest
- * second are enough if its last hour has too many bytes.
+ * Sums the tail of a closed range: its rows from the last hour or, if there are none,
+ * from the newest second that has any. Rows may arrive in any order. In a window of a
+ * larger range, if the last hour has too many bytes, the newest second alone is summed.
+ * That is enough because the next request continues the window at once.
  * @param asked the start of the request; the tail cannot begin before it
  * @param bytesMax maximum number of bytes that a continuation may request again; given
  *   only if the range is a window of a larger one

@@ -1,7 +1,8 @@
 /**
- * Memory for blocks of rows. Threads read a block in place, and its memory is reused once
- * its rows are stored. If each block were allocated, the garbage collector would run
- * several times a second during a large export, at a quarter of its processor time.
+ * Memory for blocks of rows. Threads read a block in place, and its memory is reused
+ * once its rows are stored. If each block were allocated, the garbage collector would
+ * run several times a second during a large export, and take a quarter of the export's
+ * processor time.
  */
 export class BlockMemory {
   readonly #blockBytes: number;

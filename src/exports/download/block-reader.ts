@@ -24,8 +24,8 @@ export interface RowQuestion {
   readonly scope: ExportScope;
   readonly layout: Layout;
   /**
-   * The requested range. If the source sends rows of the party from outside it, the
-   * source does not apply the bounds.
+   * The requested range. Rows of the party from outside this range show that the source
+   * does not apply the bounds.
    */
   readonly asked: Seconds;
   /** The range of the rows to keep. Rows outside it are only counted. */

@@ -334,8 +334,9 @@ export class Fetcher {
   }
 
   /**
-   * Whether a response may be cancelled. That helps only if a smaller response is
-   * possible, that is, if the release applies both bounds or may turn out to do so.
+   * Whether a response may be cancelled. Cancelling helps only if a request for a
+   * shorter range returns fewer bytes. So the release must apply both bounds or, if
+   * that is not known yet, there must be an entry that can show it.
    */
   #mayCancel(
     asked: PlannedRequest,

@@ -20,9 +20,10 @@ export interface FrameSizes {
 
 /**
  * A frame ends with the first rows that make it this long. The first one is longer,
- * because some libraries (Node's `zstdDecompressSync`, for one) read only the first frame
- * of a file and report no error. An object of ordinary size has no other frame. Smaller
- * frames compress worse; larger ones increase the least that a reader must read.
+ * because some libraries (Node's `zstdDecompressSync`, for one) read only the first
+ * frame of a file and report no error. An object of ordinary size therefore has only
+ * this frame. Smaller frames compress worse; larger ones make a reader of a few rows
+ * read more bytes.
  */
 export const FRAME_SIZES: FrameSizes = {
   first: 24 * 2 ** 20,
@@ -100,8 +101,8 @@ export class ObjectFile implements AsyncDisposable {
   }
 
   /**
-   * Writes whole rows. Resolves when they are compressed, so that their buffer can be
-   * reused; it may be called again before that.
+   * Writes whole rows. Resolves when the rows are compressed and their buffer can be
+   * reused. The next call need not wait for that.
    * @throws RetryableError `SPOOL_…`
    */
   write(rows: Buffer, seconds: SecondsHeld): Promise<void> {

@@ -71,7 +71,7 @@ export class RowPool implements AsyncDisposable {
     sizes = BLOCK_SIZES,
   ) {
     this.sizes = sizes;
-    // A block is sent when it is full, so its last rows may make it twice as long.
+    // A block is sent once it is full. Its last rows may extend it to twice this size.
     this.memory = new BlockMemory(2 * sizes.blockBytes, threads + SPARE_BLOCKS);
     this.#threads = Array.from({ length: threads });
     this.#taskMsMax = taskMsMax;

@@ -15,8 +15,8 @@ interface AuditChoice extends Pick<
   'epoch' | 'now' | 'retentionMicros'
 > {
   /**
-   * The share to choose, from 0 to 1, of those closed segments that the source should
-   * still have.
+   * The share to choose, from 0 to 1. Only closed segments that the source should still
+   * have are counted.
    */
   readonly share: number;
   /**

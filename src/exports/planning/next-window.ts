@@ -98,9 +98,9 @@ export function requestFor(
 }
 
 /**
- * Returns the plan's own range. No start is sent if there is no known row that would
- * show that the source understood it. The same rows are kept, and all others in the
- * response are left out.
+ * Returns the plan's own range. The start is left out if there is no known row that
+ * would show that the source understood it. Either way, the rows of the range are kept,
+ * and all others in the response are dropped.
  */
 function primaryRequest({
   question,
@@ -127,8 +127,9 @@ function fallbackRequest(
 }
 
 /**
- * Removes the start. If there is an end, the start becomes 1970, which precedes all
- * entries whichever unit the source reads it in.
+ * Removes the start. An end is never sent without a start, so if there is an end, the
+ * start becomes 1970 instead. That is before all entries, whichever unit the source
+ * reads it in.
  */
 function withoutStart({
   to,

@@ -86,8 +86,8 @@ export interface ReleaseTraits {
   readonly header: Buffer;
   readonly layout: Layout;
   /**
-   * The number of rows that lie too far outside the requested range for the release to
-   * have applied the bounds.
+   * The number of rows so far outside the requested range that the release cannot have
+   * applied the bounds.
    */
   readonly farOutside: number;
   /**

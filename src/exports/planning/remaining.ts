@@ -396,8 +396,8 @@ function overlapAt(
   return {
     to: first,
     tail: isStartless ? { ...tail, from: emptySince(row, known) } : tail,
-    // A request without a start found no rows on either side of a movement, so there
-    // are none on one side alone.
+    // The range has no rows, counting both sides of a movement, so it has none on one
+    // side alone either. It can be compared whatever sides the response has.
     sides: isStartless && sides === 'both' ? 'unknown' : sides,
     isStartless,
     mayBeGone: tail.rows === 0 ? undefined : whyGone(row, tail, target),

@@ -195,8 +195,8 @@ function endsWithTail(
 }
 
 /**
- * Returns the segments that would lose rows, because the response has fewer rows than
- * it would take from them.
+ * Returns the segments that would lose rows, because the response would replace more of
+ * their rows than it contains.
  */
 function shrunkTrims(
   { trims }: RequestPlan,

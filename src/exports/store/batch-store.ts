@@ -63,9 +63,9 @@ export class BatchStore implements ExportRepository, AsyncDisposable {
    */
   readonly #finishedTokens = new Set<string>();
   /**
-   * When the last renewal was sent (`performance.now()`). It covers the exports that
-   * have not begun and those that are not written yet; a running export renews its own
-   * lease.
+   * When the last renewal was sent (`performance.now()`). A renewal covers the exports
+   * that have not begun and those that are not written yet. A running export renews its
+   * own lease.
    */
   #renewedAtMs = performance.now();
   readonly #heldLeases: KeptLease;

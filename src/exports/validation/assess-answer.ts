@@ -271,8 +271,9 @@ function lessThanShown(
 }
 
 /**
- * Counts the rows that a response may have in a range: those of every requested range
- * that overlaps it, or all rows before the requested ranges.
+ * Returns an upper bound for the rows that a response has in a range: the rows of every
+ * requested range that overlaps it or, if it lies before the requested ranges, all rows
+ * before them.
  * @returns undefined if the response does not contain the whole range
  */
 function countRows(
@@ -320,9 +321,10 @@ function comparedRange(answered: Answered): Range | undefined {
 }
 
 /**
- * Returns the ids of the coverage rows to request again if known rows have twice come
- * back different. These are the rows for the scope's own asset within the range of the
- * overlap check, or all before the requested ranges if the response contains those too.
+ * If known rows have twice come back different, returns the ids of the coverage to
+ * request again. This is the coverage of the scope's own asset within the range of the
+ * overlap check. If the response also contains all earlier rows, it is that asset's
+ * coverage of everything before the requested ranges.
  */
 function comparedCoverage(answered: Answered): readonly bigint[] {
   const { target } = answered;

@@ -53,8 +53,8 @@ export function compareOverlap(
   const digest = before.digest.hex();
   const hasOtherSides = sides !== 'unknown' && sides !== received.layout.sides;
   // If only outgoing rows are known and the source now sends both sides, compare only
-  // the outgoing rows. In the opposite case, the number of outgoing rows among the
-  // known ones is unknown.
+  // the outgoing rows. In the opposite case nothing can be compared, because it is
+  // unknown how many of the known rows are outgoing.
   const rows =
     hasOtherSides && sides === 'from' ? received.beforeFrom : before.rows;
   if (hasOtherSides && (sides === 'both' || rows === tail.rows))
@@ -88,10 +88,10 @@ export function rangeShownToo({
 }
 
 /**
- * Compares the number of rows that the response has in the range of `rangeShownToo` with
- * the known number. More rows mean that the node that sent the earlier segments keeps
- * fewer entries than this one. Fewer rows prove nothing here, because audits find what
- * the source has lost.
+ * Compares the number of rows that the response has in the range of `rangeShownToo`
+ * with the known number. More rows mean that the node that sent the earlier segments
+ * keeps fewer entries than this one. Fewer rows are ignored here: audits find what the
+ * source has lost.
  * @returns undefined if there are not more rows, or the numbers cannot be compared
  */
 export function compareShownToo(
