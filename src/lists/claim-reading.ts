@@ -1,7 +1,7 @@
 /**
- * Claims a reading that has reached the end of its list. If the claim needs a further
- * proof, obtains it first: that the source serves the same network, or that the oldest
- * rows have expired.
+ * Claims a reading that has reached the end of its list. The claim may require proof
+ * that the source serves the same network, or that the oldest rows have expired. If so,
+ * obtains that proof first.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { heightOf } from '../ledger/ids.ts';
@@ -28,9 +28,9 @@ const NODES_DIFFER =
   'read again';
 
 /**
- * Claims a reading. If the claim lacks a fact, establishes that fact and claims again:
- * that the source serves the same network, that the oldest rows have expired, or that the
- * other list is of the same network.
+ * Claims a reading. The claim may require proof that the source serves the same
+ * network, that the oldest rows have expired, or that the other list is of the same
+ * network. If such a proof is missing, obtains it and claims again.
  * @returns `unconfirmed` if another node of the source shows older rows than the reading
  */
 export async function claimReading(

@@ -1,7 +1,7 @@
 /**
- * Estimates how many rows a list has from two requests, one page from each end, so that
- * the size of a first run is known before it begins. The estimate is only for people:
- * nothing is stored, and no decision depends on it.
+ * Estimates the number of rows in a list from two requests, one page from each end, so
+ * that the size of a first run is known before it begins. The estimate is only for
+ * people: nothing is stored, and no decision depends on it.
  */
 import { heightOf, NETWORK_PARTY } from '../ledger/ids.ts';
 import { parseInstant } from '../time/time.ts';

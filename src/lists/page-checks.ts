@@ -283,7 +283,7 @@ export const NEWEST_ROWS_MISSING = 'NEWEST_ROWS_MISSING';
 /**
  * The outcome of an audit.
  * - `gap`: everything stored is older than everything served
- * - `new network`: the two have no rows in common, and an operator has confirmed that
+ * - `new network`: no stored row is still served, and an operator has confirmed that
  *   this is right
  */
 export type AuditFinding = 'same' | 'gap' | 'new network' | DoubtError;

@@ -28,8 +28,8 @@ const PAUSE_MS = 500;
 interface Newest {
   readonly asked: Asked;
   /**
-   * The keys without `network`, if the source's order has no position for it, and
-   * without rows that cannot be parsed.
+   * The keys of the rows that can be parsed. `network` is left out if the source's
+   * order has no position for it.
    */
   readonly keys: readonly string[];
   /** Keys that are not stored yet. */
@@ -151,9 +151,9 @@ function dropReached(
 }
 
 /**
- * Whether the page shows the last row. Even if all of its rows are stored, a page does
- * not prove the end unless it is the last page, because the source may ignore the
- * requested order.
+ * Whether the page shows the last row. A page does not prove the end merely because all
+ * of its rows are stored: a source that ignores the requested order sends an earlier
+ * page.
  */
 async function showsLastRow(
   reader: ListReader,
@@ -262,7 +262,7 @@ async function placedKeys(
   const shown = rows[at] ?? reader.network;
   const isAtOdds = at === 0 || reader.network !== undefined;
   if (list !== 'parties' || shown === undefined || !isAtOdds) return keys;
-  // If the source lists `network` like any other row, it has a position.
+  // A stored position means that the source lists `network` like any other row.
   if ((await reader.locate([NETWORK_PARTY])).highestPos !== null) return keys;
   if (tally.network !== 'stored')
     await session.keepUnplaced(reader.generation.epoch, shown);

@@ -17,8 +17,8 @@ const OTHER_LIST_POLL_MS = 250;
 
 /**
  * Whether the source shows none of the stored rows. A source whose blocks are below an
- * earlier claim may lag, or may belong to a different network. The first page of a
- * different network has no stored row.
+ * earlier claim may lag, or may belong to a different network. The first page decides,
+ * because that of a different network has no stored row.
  */
 export async function showsNothingHeld(
   context: SyncContext,

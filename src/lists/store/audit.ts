@@ -170,8 +170,8 @@ function isMissingConfirmed(
 }
 
 /**
- * Selects the rows that have a position and that the source still serves, as far as is
- * known.
+ * Selects the rows that have a position and that are not known to be gone from the
+ * source.
  */
 function held({ list, epoch }: Generation): RawBuilder<unknown> {
   return sql`select ${KEYS[list]} as key, pos from ${TABLES[list]}

@@ -242,8 +242,9 @@ function isAgreeing(list: ListName, audit: AuditReport): boolean {
 
 /**
  * Closes this list's doubt about the network: a complete reading that shows stored rows
- * is from the same network. The doubt of the other list may still prevent the claim. If
- * this list's doubt stayed open until then, each list would wait for the other.
+ * is from the same network. The other list's doubt may still prevent the claim. This
+ * list's doubt is closed all the same, because otherwise each list would wait for the
+ * other.
  */
 async function settleNetwork(
   tx: Database,

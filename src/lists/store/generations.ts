@@ -128,10 +128,10 @@ function selectAudit({
 
 /**
  * Makes the statement that appends a page to a generation, in the order shown. A party
- * is listed once. A checkpoint may be listed several times, next to each other.
+ * occurs only once in its list. A checkpoint may occur several times in succession.
  * @param areNew whether the statement fails with `DATABASE_23505` if one of the rows is
- *   stored. It then takes a third less time, because Postgres need not look for each row
- *   before it inserts it.
+ *   stored. The statement then takes a third less time, because Postgres need not look
+ *   for each row before inserting it.
  */
 export function appendRows(
   { generationId, list, epoch, kind, lastPos }: Generation,

@@ -22,8 +22,8 @@ export interface OpenDoubt {
 }
 
 /**
- * Rows between two stored rows that the source no longer served when a sync tried to
- * read them.
+ * Missing rows between two stored rows. The source no longer served them when a sync
+ * tried to read them.
  */
 export interface KnownGap {
   readonly belowKey: string;
@@ -130,7 +130,7 @@ export async function isOtherNetwork(db: Database): Promise<boolean> {
 
 /**
  * Returns the ids, as the source spells them, of parties that identify the current
- * network: those that it has listed the longest.
+ * network: those that the source has listed the longest.
  * @returns an empty array if the last claim was made from this source, or if nothing
  *   was ever claimed
  */

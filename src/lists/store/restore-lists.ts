@@ -104,10 +104,10 @@ const IS_MISSING = {
 };
 
 /**
- * Whether the first reading of a list `g` confirms the restored rows as a second
- * reading would, by showing all of them and no new row before the last of them. The
- * lost database had proven the rows that it wrote to the lake, so such a reading needs
- * no second one to confirm it.
+ * Whether `g`, the first reading of a list, confirms the restored rows: it must show
+ * all of them, and no new row before the last of them. Such a reading needs no second
+ * one to confirm it, because the lost database had proven the rows that it wrote to the
+ * lake.
  *
  * Only a list that has never been read in this database can have restored rows. Rows
  * that the reading itself adds are first seen after its start.
