@@ -1,8 +1,8 @@
 /**
- * Limits how much of a nightly run's window one ledger may use while others wait for its
- * slot, so that one slow response costs only that share and not the whole night.
- * Everything that the ledger has published is kept, and it gets another turn after the
- * others, without a limit.
+ * Limits how much of a nightly run's window one ledger may use while others wait for
+ * its slot, so that one slow response costs only that share and not the whole night.
+ * Everything that the ledger has published is kept. After the others, the ledger gets
+ * another turn without a limit.
  */
 import { TIMER_MAX_MS } from '../../concurrency/timeouts.ts';
 import { RetryableError } from '../../errors/errors.ts';

@@ -96,8 +96,8 @@ export function metFaults(runId: string): MetFaults {
 }
 
 /**
- * Resets a run's faults if its stop could not be recorded, so that they are counted
- * again.
+ * Clears the faults counted for a run, so that counting starts over. Called if the
+ * database could not record that the run was stopped.
  */
 export function forgetFaults(runId: string): void {
   byRun.delete(runId);

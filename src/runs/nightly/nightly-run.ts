@@ -27,8 +27,8 @@ import { fixNightWindow } from './night-window.ts';
 
 const POLL_MS = 200;
 /**
- * How often the queue is checked for a part's job, which may have been lost with the
- * queue.
+ * How often to check that a part's job still exists: if the queue is lost, so are its
+ * jobs.
  */
 const LOOK_AFTER_MS = 30_000;
 /**

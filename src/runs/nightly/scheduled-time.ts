@@ -146,9 +146,10 @@ export function nameTimes(times: readonly number[]): readonly string[] {
 
 /**
  * Lists the scheduled times that had no run and will get none, because the run that the
- * queue starts now for `dueMs` replaces them. Most are later than `dueMs`, since a job is
- * delivered days late if the only worker was down. If that worker's clock is behind, they
- * are earlier, because it queues the last time again instead of the next one.
+ * queue starts now for `dueMs` replaces them. Most are later than `dueMs`, since a job
+ * is delivered days late if the only worker was down. If the worker's clock is behind,
+ * they are earlier, because the worker queues the last time again instead of the next
+ * one.
  *
  * @param state the state of the last scheduled time before `nowMs`
  */
