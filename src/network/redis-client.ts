@@ -62,8 +62,8 @@ export function openRedis(
 }
 
 /**
- * Opens an extra connection with a client's login, and closes it. If the login is refused
- * and its file has a different one by now, that one is tried.
+ * Opens an extra connection with a client's login, and closes it. If the login is
+ * refused and its file contains a different login by now, tries that login.
  * @throws Redis's refusal, or the connection error
  */
 export async function proveRedisLogin(

@@ -61,8 +61,8 @@ export class PostgresAddress {
   }
 
   /**
-   * Runs `connect`, and runs it again if the login was refused and its file has a
-   * different one by now.
+   * Runs `connect`. If the login is refused and its file contains a different login by
+   * now, runs `connect` again.
    * @throws PermanentError `DATABASE_28P01` or `DATABASE_28000` if the login comes from a
    *   rotating secret; the message says where it comes from
    */
@@ -194,7 +194,7 @@ export class PostgresAddress {
 }
 
 /**
- * Opens an address from a URL.
+ * Parses a URL into the address to connect to.
  * @throws TypeError if the URL is invalid, which the settings have already ruled out
  */
 export function openPostgresAddress(

@@ -35,7 +35,7 @@ const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Cf}\p{Zl}\p{Zp}]*$/u;
 const DEPTH_MAX = 32;
 const VALUES_PER_ROW_MAX = 64;
 const VALUES_BESIDE_ROWS_MAX = 1_000;
-/** Maximum number of characters stored of a row that cannot be parsed. */
+/** Maximum number of characters to keep if a row cannot be parsed. */
 const ODD_ROW_CHARS_MAX = 2_000;
 /**
  * A number of this length may have more digits than a JavaScript number can represent.

@@ -9,7 +9,7 @@ const ENCODING_SHOWN_MAX = 40;
 export interface DripLimit {
   /** The lowest acceptable average rate; a slower stream is considered stalled. */
   readonly bytesPerSecondMin: number;
-  /** How much waiting time the average is measured over. */
+  /** Length of the averaging window. Only time spent waiting for the source counts. */
   readonly windowMs: number;
 }
 
