@@ -74,9 +74,9 @@ export async function verifyLog(checks: LogChecks): Promise<LogFindings> {
   const { store, objects, key, signal, isDeep, kept } = checks;
   const problems = new Problems();
   const files = storedFiles(objects, signal);
-  // Read this once, and before the log. If a night is written in the meantime, what the
-  // database remembers is older than the log's last statement, and more ledgers are then
-  // expected to differ.
+  // Read the database's record of the log once, and before the log itself. If a night
+  // is written in between, this record is older than the log's last statement, and more
+  // ledgers are then expected to differ.
   const remembered = await store.readLog();
   const log = await problems.of('proof/checkpoint', () =>
     openLog(files, key, remembered),

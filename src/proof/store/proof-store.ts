@@ -167,8 +167,8 @@ export class ProofStore {
   }
 
   /**
-   * Marks the stored records and pages as belonging to no statement, before they are
-   * changed by more than one statement.
+   * Marks the stored records and pages as belonging to no night's statement, before
+   * several SQL statements change them.
    */
   async #beginChange(): Promise<void> {
     const begin = builder
@@ -374,9 +374,9 @@ export class ProofStore {
   }
 
   /**
-   * Records a night that is in the log: its changes and the log's new end, in one
-   * statement. If there are more records than one statement takes, the first ones are
-   * written beforehand, while the tables belong to no statement.
+   * Records a night that is in the log: its changes and the log's new end, in one SQL
+   * statement. If there are more records than one SQL statement takes, the first ones
+   * are written beforehand, while the tables belong to no night's statement.
    */
   async writeNight(log: LogRow, changes: StoredChanges): Promise<void> {
     const { records, removed, pages } = changes;
