@@ -221,9 +221,9 @@ export async function finishExports(
 
 /**
  * Closes an open segment whose rows came back unchanged; its object and its rows stay.
- * The check is recorded not in the segment's manifest but in the object store's record of
- * ranges, so that a rebuilt database need not immediately audit again everything that the
- * lost one had audited.
+ * The object store's record of ranges notes the check, because the manifest stays as it
+ * is. A rebuilt database therefore need not immediately repeat every audit of the lost
+ * one.
  */
 async function closeAsItStands(
   tx: Database,

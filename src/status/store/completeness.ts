@@ -160,9 +160,10 @@ const EPOCH_STARTED_AT = sql`(
   select case when is_first then '-infinity' else started_at end from network)`;
 
 /**
- * Statement: counts the wanted parties and their coverage, in one row. The query contains
- * it twice, once for each kind of scope; the one for the kind that is not configured
- * costs nothing. A single statement over a union of both would have to sort on disk.
+ * Statement: counts the wanted parties and their coverage, in one row. The query
+ * contains this statement twice, once for each kind of scope. The copy for the kind
+ * that is not configured costs nothing. A single statement over a union of both would
+ * have to sort on disk.
  * @param parties relation with `party_id` and `is_listed`
  */
 function tallyOf(parties: RawBuilder<unknown>) {
