@@ -63,8 +63,8 @@ interface Step {
 }
 
 /**
- * A page that shows the stored rows again, with the new rows that follow them and all
- * groups, including the new ones.
+ * A page that shows the stored rows again. `fresh` has the new rows after them, and
+ * `groups` the groups of the resume point followed by those of the page.
  */
 interface Overlapping {
   readonly asked: Asked;
@@ -149,8 +149,8 @@ export class ListReader {
   }
 
   /**
-   * Requests the newest-first page, or the last page in oldest-first order, with no
-   * more rows than the source sends.
+   * Requests the newest-first page, or the last page in oldest-first order. The page is
+   * no larger than the source accepts.
    */
   async askNewest(fromEnd: boolean): Promise<Asked> {
     // Pages that are processed after the newest page must also be requested after it.
@@ -435,9 +435,9 @@ export class ListReader {
   }
 
   /**
-   * Requests the page after the very last group, because no page after an older group
-   * shows more. That page must show the rest of that group or, if each row has its own
-   * cursor, be identical when requested twice.
+   * Requests the page after the very last group. Called if pages after older groups
+   * show no new row although there may be more. The page must show the rest of the last
+   * group or, if each row has its own cursor, be identical when requested twice.
    */
   async #askTight(behind: Group, isPressed: boolean): Promise<Step> {
     let last = behind;
