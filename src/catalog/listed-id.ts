@@ -24,8 +24,8 @@ export function listedAs(partyId: RawBuilder<unknown>): RawBuilder<unknown> {
 /**
  * SQL for whether the last reading of the list of parties ended without a claim and did
  * not show this party. Its id may be spelled differently by now, so a response without
- * entries proves nothing. The rows of a reading that opened a doubt are dropped, so such
- * a reading counts as if it had shown no party.
+ * entries proves nothing. If a reading opened a doubt, its rows are dropped, and it
+ * counts as if it had shown no party.
  *
  * This is false while the list is being read, because the party may still appear. It is
  * also false if the reading failed, for example because the source does not serve the

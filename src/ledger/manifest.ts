@@ -134,7 +134,8 @@ export const manifestSchema = z.object({
   publishedAt: instant,
   /**
    * When the whole range was last requested from the source. Absent if that was when
-   * the object was published; only a merged object is newer than its rows.
+   * the object was published. Only merged objects are published later than their rows
+   * were requested.
    */
   checkedAt: instant.optional(),
   /**

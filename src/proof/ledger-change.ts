@@ -102,8 +102,8 @@ function provenEnd(
 }
 
 /**
- * Whether a month begins with exactly the entries of the statement, and every other entry
- * is at or after the end of what the statement proves.
+ * Whether a month begins with exactly the entries of the statement, and has no other
+ * entry before `end`, the instant up to which the statement proves the month.
  */
 async function hasOnlyGrown(
   rows: AsyncIterable<readonly HashedRow[]>,

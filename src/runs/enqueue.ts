@@ -45,8 +45,9 @@ export async function enqueueRun(
 }
 
 /**
- * Whether the process that created the run also carries it out. A command verifies in its
- * own process, but verifications requested through the read API go to a worker.
+ * Whether the process that created the run also carries it out. A command verifies in
+ * its own process; a worker carries out a verification that was requested through the
+ * read API.
  */
 function isWorkedWhereAsked({ kind, params }: Run): boolean {
   return kind === 'verify' && params['isOrdered'] !== true;

@@ -103,9 +103,10 @@ class BlockReader {
     farOutside: 0,
     /**
      * The number of kept rows that are movements from one of the party's accounts to
-     * another party's account, and the second of the newest of them.
+     * another party's account.
      */
     leaving: 0,
+    /** The second of the newest of these movements. */
     leavingSecond: Number.NEGATIVE_INFINITY,
     /** The second of the first row, kept or not; NaN if there are no rows. */
     firstSecond: Number.NaN,
