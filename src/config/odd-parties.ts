@@ -5,7 +5,8 @@ import { isHexId, NETWORK_PARTY } from '../ledger/ids.ts';
 const SHOWN_CHARACTERS_MAX = 80;
 
 /**
- * Returns a note about ids of an unusual form, for `config`, which contacts no service.
+ * Returns a note about ids that look unusual. `config` shows it, because that command
+ * contacts no service and cannot look them up.
  */
 export function describeOddParties(ids: readonly string[]): string | undefined {
   const odd = ids.filter((id) => !isHexId(id) && id !== NETWORK_PARTY);

@@ -75,7 +75,8 @@ export async function startEmbeddedPostgres(
       isUnseen,
       signal,
     );
-    // Only a command that has its turn takes this lock exclusively, and it is our turn.
+    // A command takes this lock exclusively only in its turn. It is our turn, so a shared
+    // lock must be free.
     const hold = takeRecordLock(holdersLock(cluster), 'shared');
     if (hold === undefined)
       throw new Error(`${holdersLock(cluster)} is locked outside of a turn`);

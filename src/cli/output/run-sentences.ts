@@ -68,7 +68,8 @@ function partSentences(label: string, kind: string, part: Fields): Sentence[] {
 
 /**
  * Describes a sync of a list. Two quirks of the source are visible here: it lists some
- * checkpoints twice, and it lists `network` among the parties, where `rows` leaves it out.
+ * checkpoints twice, and it lists `network` among the parties, although `rows` does not
+ * count it.
  */
 function syncText(sync: Fields): string {
   const rows = whole(sync['rows']);

@@ -31,7 +31,7 @@ export interface TextForm {
 
 /**
  * The text formats. Each function returns the writer for the columns of one result; the
- * one for tables also takes how to show amounts, and the terminal width in characters.
+ * one for tables also takes the format of amounts and the terminal width in characters.
  */
 export const TEXT_FORMS = {
   csv: (columns: readonly ResultColumn[]): TextForm => {

@@ -23,8 +23,8 @@ const endOf = (month: string): RawBuilder<unknown> =>
   sql`((${month}::date + interval '1 month') at time zone 'UTC')`;
 
 /**
- * The party's own sides of the entries in `rows`, which are rows of
- * `mirror.ledger_entries`.
+ * Selects the sides of entries that belong to the party.
+ * @param rows SQL for the entries, which are rows of `mirror.ledger_entries`
  */
 function ownSides(rows: RawBuilder<unknown>, partyId: string) {
   return sql`
