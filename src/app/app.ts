@@ -156,8 +156,8 @@ async function build(options: AppOptions, stack: AsyncDisposableStack) {
     workers,
     jobWorker,
     /**
-     * The secrets to watch, for the health check and to exit if the process cannot
-     * continue.
+     * The secrets whose refusal makes the process unhealthy or, if it cannot continue
+     * without them, ends it.
      */
     neededSecrets,
     /**

@@ -1,7 +1,7 @@
 /**
  * Opens the database and the resume state, which every process needs, and reads the
- * status of the mirror and its work. Read-only commands load this module without the code
- * for queues, source, metrics or lake.
+ * status of the mirror and its work. This module imports no code for queues, source,
+ * metrics or lake, so read-only commands start quickly.
  */
 import { join } from 'node:path';
 import pRetry from 'p-retry';
@@ -218,8 +218,8 @@ export async function untilReachable<Result>(
   }: Omit<BaseOptions, 'config'>,
   open: () => Promise<Result>,
 ): Promise<Result> {
-  // Counted from the first failure, because a process that was suspended during an
-  // attempt has not been retrying all that time.
+  // The time counts from the first failure. If the process was suspended during the first
+  // attempt, that pause is not time spent retrying.
   let awaySinceMs: number | undefined;
   return pRetry(open, {
     retries: Math.ceil(reachableMaxMs / RETRY_MIN_MS),

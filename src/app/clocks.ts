@@ -1,7 +1,6 @@
 /**
  * Compares this machine's clock with the clocks of the services that it uses. Leases use
- * the database's clock; the source's clock decides up to which instant ranges are
- * closed.
+ * the database's clock; the source's clock limits how far ranges can be closed.
  */
 import { randomUUID } from 'node:crypto';
 import type { ObjectStore } from '../storage/object-store.ts';

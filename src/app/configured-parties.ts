@@ -1,6 +1,6 @@
 /**
  * Checks the parties in NIGHTLY_PARTIES before a nightly run, so that a mistyped id is
- * not found only by the verdict of the night.
+ * reported before the run and not only in its verdict.
  */
 import { findNear } from '../errors/did-you-mean.ts';
 import { formatCount } from '../format/format.js';
@@ -9,8 +9,8 @@ import { findUnlistedParties } from '../lists/store/list-state.ts';
 import type { App } from './app.ts';
 
 /**
- * How many parties are looked up. If more are unknown, the list has probably not been
- * read yet.
+ * How many parties are looked up. If more are unknown, the mirror has probably not read
+ * the list of parties yet, so the ids are probably right.
  */
 const LOOK_UPS_MAX = 5;
 const SHOWN_CHARACTERS_MAX = 80;
@@ -53,7 +53,10 @@ export async function describeWrongParties(
   );
 }
 
-/** Names an id that the source does not list, with the listed one that is probably meant. */
+/**
+ * Describes an id that the source does not list, with the listed id that is probably
+ * meant.
+ */
 async function nameWrong(
   id: string,
   stages: Parts['jobs']['stages'],

@@ -230,9 +230,9 @@ function checksOf(
 }
 
 /**
- * Examines the key that signs the nights: whether the log in the store was signed with
- * it, and who may read its file. Read access for a group is accepted, because Kubernetes
- * mounts secrets for a group, and backups often run with the rights of one.
+ * Examines the key that signs the nights: whether it signed the log in the store, and who
+ * may read the key file. A group may read the file, because Kubernetes mounts secrets for
+ * a group, and backups often run with a group's permissions.
  */
 async function examineProof(
   { config, store, warehouse }: App,

@@ -17,8 +17,8 @@ export interface Ownership {
    */
   require(signal: AbortSignal, isRebuilding?: boolean): Promise<void>;
   /**
-   * Like `require`, for a command before its run begins. An outage is ignored, because
-   * the run itself will detect and record it.
+   * Like `require`, but called by a command before its run begins. It ignores an outage,
+   * because the run itself will detect and record it.
    */
   refuseStrange(signal: AbortSignal, isRebuilding?: boolean): Promise<void>;
   /**

@@ -28,8 +28,9 @@ export interface RestoredLists {
 }
 
 /**
- * Restores the lists. A damaged lake is reported as a problem, not thrown as an error:
- * the lake keeps its list rows until the source's lists are proven.
+ * Restores the lists. A damaged lake is reported as a problem, not thrown as an error.
+ * Nothing is lost by continuing, because the lake keeps its list rows until the source's
+ * lists are proven.
  */
 export async function restoreLists(
   { db, objects, scratchDir }: RestoreListsDeps,

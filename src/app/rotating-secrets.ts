@@ -29,11 +29,15 @@ import type { SourceCredentials } from '../source/source-client.ts';
  */
 const REFUSED_MAX_MS = 5 * 60_000;
 const CHECK_MS = 10_000;
-/** How old the tokens of the API may be: opening two small files costs next to nothing. */
+/**
+ * How long the API's tokens are cached. It can be short, because reading two small files
+ * is cheap.
+ */
 const TOKENS_MAX_AGE_MS = 1_000;
 
 /**
- * Makes a setting a secret, which is read again if the setting comes from a file.
+ * Returns the secret part of a setting. The secret can be read again if the setting comes
+ * from a file.
  * @param pick returns the part of the setting that is the secret; a change of anything
  *   else, such as a host, takes effect at the next start
  */
@@ -194,7 +198,8 @@ export function openApiTokens(
     const read = readSecretAgain(config, 'apiReadToken') ?? tokens.read;
     const isSame = write === tokens.write && read === tokens.read;
     const isShared = write === read;
-    // If both roles had the same token, a client that may only read could start runs.
+    // With the same token for both roles, a client that may only read could start runs,
+    // so the new tokens are not used.
     if (isShared && !wasShared)
       log.warn(
         {},

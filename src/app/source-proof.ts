@@ -16,8 +16,8 @@ const PROVE_EVERY_MS = 60_000;
 
 /**
  * Returns a function that requests a page of a list, at most once a minute. If the
- * request fails for a reason other than the credentials, it is no longer known whether
- * they are refused, so an earlier refusal is forgotten.
+ * request fails for a reason other than the credentials, the credentials may be valid
+ * again, so an earlier refusal is forgotten.
  * @throws from the function: the refusal, if the source refuses the page of either list
  */
 export function openSourceProof(

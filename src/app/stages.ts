@@ -218,8 +218,9 @@ function stagesOfSource(parts: StageParts) {
       try {
         return (await asked().lists.party(id, signal)) !== undefined;
       } catch (error) {
-        // A source without the filter refuses every id, even a hexadecimal one. Only if
-        // the id is not hexadecimal can its form be the reason for the refusal.
+        // The source may refuse an id because of its form, but only if the id is not
+        // hexadecimal. A refused hexadecimal id means that the source cannot filter by id
+        // at all.
         if (errorCode(error) !== 'SOURCE_REFUSED' || isHexId(id)) throw error;
         return false;
       }
@@ -263,10 +264,10 @@ function stagesOfSource(parts: StageParts) {
 }
 
 /**
- * Whether the source serves the network that this mirror knows. An empty response closes
- * a range without entries, and the source of a different network would also return empty
- * responses. Therefore, if the source's address differs from that of the last claim, the
- * source must list a party that the mirror already has before any ledger is requested.
+ * Whether the source serves the network that this mirror knows. The source of a different
+ * network would return empty responses, and an empty response closes a range without
+ * entries. Therefore, if the source's address has changed since the last claim, no ledger
+ * is requested until the source has listed a party that the mirror already has.
  */
 async function isKnownNetwork(
   lists: Source['lists'],
@@ -597,8 +598,8 @@ function stagesOfStore(
 
 /**
  * Reads the facts needed to read a ledger. "Every asset" means the assets that the last
- * nightly run recorded, as it does for completeness; before the first nightly run, it
- * means the configured assets.
+ * nightly run recorded or, before the first nightly run, the configured assets.
+ * Completeness uses the same definition.
  */
 async function readingFacts(
   db: Database,

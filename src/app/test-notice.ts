@@ -9,8 +9,8 @@ import { version } from '../version.ts';
 import { openNotifyAddress } from './rotating-secrets.ts';
 
 /**
- * Returns how notices are posted: the same for those of runs and for test notices, so
- * that a test shows what a run would meet.
+ * Returns how notices are posted. The notices of runs and test notices use the same
+ * options, so a test notice meets the same problems as a run's.
  */
 export function postOptionsOf(config: Config): PostOptions {
   return {
