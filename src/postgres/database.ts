@@ -16,8 +16,8 @@ import { SESSION_SETTINGS } from './session-settings.ts';
 import { statement } from './statement.ts';
 
 /**
- * Maximum number of connections in the pool. One of them shows that this process is alive
- * (`LivenessLock`).
+ * Maximum number of connections in the pool. One of them is reserved for the lock that
+ * shows that this process is alive (`LivenessLock`).
  */
 const POOL_MAX = 11;
 const IDLE_TIMEOUT_MS = 30_000;

@@ -65,8 +65,9 @@ export function readIdentity(db: Database): Promise<Identity> {
  * would take each other's jobs from a shared Redis. A promoted standby is still the same
  * database.
  *
- * A system identifier that this role may not read is ignored. If the database has not
- * moved, nothing is written, so a read-only database can be opened too.
+ * If this role may not read the system identifier, only the database's oid is compared.
+ * If the database has not moved, nothing is written, so a read-only database can be
+ * opened too.
  */
 export async function settleQueues(db: Database): Promise<void> {
   const action = 'look whether this database is a copy';

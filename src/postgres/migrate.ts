@@ -64,8 +64,8 @@ export async function migrate<Schema>(
   const found = await readRow(db, 'open the database', SERVER_STATE);
   requireServer(found);
   if (!found.hasSchema) await makeSchema(db);
-  // Take no lock if the schema is up to date, because all programs that use Kysely share
-  // the same lock key.
+  // Take no lock if the schema is up to date. All programs that use Kysely share one lock
+  // key, so this one might wait for another program's migration.
   if (found.hasSteps && (await isCurrent(db, [...steps.keys()]))) return [];
   const importStep = async ([name, { href }]: [string, URL]) =>
     [name, await import(href)] as [string, Migration];

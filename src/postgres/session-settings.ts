@@ -1,6 +1,6 @@
 /**
- * The settings of the sessions that read and write the mirror's tables: the plain ones of
- * every session, and those that our statements and locks rely on.
+ * The settings of the sessions that read and write the mirror's tables: those that every
+ * session of the product has, and those that our statements and locks rely on.
  */
 import {
   PLAIN_SETTINGS,
@@ -10,9 +10,10 @@ import { readRows, type StatementRunner } from './run-statement.ts';
 import { statement } from './statement.ts';
 
 /**
- * How long a transaction may be idle. It is idle while this process computes, but if the
- * process hangs or its machine fails, others need its locks. The value is less than
- * LOCK_TIMEOUT_MS, so that a waiting process gets the lock.
+ * How long a transaction may be idle. It is normally idle only while this process
+ * computes. If this process hangs or its machine fails, the server ends its session, so
+ * that other processes can take the locks. The value is less than LOCK_TIMEOUT_MS, so
+ * that a waiting process gets the lock before it gives up.
  */
 const IDLE_IN_TRANSACTION_MS = 10_000;
 /**
@@ -24,8 +25,8 @@ const LOCK_TIMEOUT_MS = 20_000;
 /** The settings of a session that reads and writes the mirror. */
 export const SESSION_SETTINGS: SessionSettings = {
   ...PLAIN_SETTINGS,
-  // Every statement qualifies its names. An extension is installed in the first of these
-  // schemas that exists.
+  // Statements qualify all names, so this decides only where an extension is installed:
+  // in the first of these schemas that exists.
   search_path: 'public, mirror',
   jit: 'off',
   lock_timeout: `${LOCK_TIMEOUT_MS / 1000}s`,
