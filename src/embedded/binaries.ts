@@ -1,8 +1,9 @@
 /**
  * Finds the Postgres programs. npm's platform packages ship them without their symbolic
- * links (a tarball has no links, and install scripts are denied), possibly in a folder
- * that the server's user cannot enter. The system's own Postgres is preferred if it is at
- * least as new, because systems receive security fixes sooner.
+ * links, because a tarball has no links and install scripts are denied. Their folder may
+ * also be one that the server's user cannot enter, so they may have to be copied. The
+ * system's own Postgres is preferred if it is at least as new, because systems receive
+ * security fixes sooner.
  */
 import { spawnSync } from 'node:child_process';
 import * as fs from 'node:fs';

@@ -1,7 +1,7 @@
 /**
  * Creates the embedded Postgres's data folder and password, all or nothing, in a folder
- * that no other user can change. A caller that changes anything must hold the lock of its
- * turn (see postgres.ts).
+ * that no other user can change. Callers that change anything must hold `turn.lock` (see
+ * postgres.ts).
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';

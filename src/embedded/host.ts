@@ -1,13 +1,13 @@
 /**
- * Facts about the host that Linux shows in `/proc`, with alternatives for systems without
- * it (macOS): a server's processes, the boot id, and names for the current folder and for
- * an inherited file.
+ * Facts about the host: a server's processes, the boot id, and paths for the current
+ * folder and for an inherited file. Linux shows them in `/proc`; systems without it
+ * (macOS) use other programs.
  */
 import { spawnSync } from 'node:child_process';
 import * as fs from 'node:fs';
 
 export interface Host {
-  /** A path for the folder that a child starts in, to pass to it as an argument. */
+  /** A path that stands for the folder a child starts in, for use as its argument. */
   readonly currentFolder: string;
   /** Returns a path to the file that a child inherits as this descriptor. */
   descriptorPath(fd: number): string;

@@ -75,8 +75,8 @@ export async function keepServer(options: KeeperOptions): Promise<void> {
 
 /**
  * Computes how long to wait before the next restart. After one to four restarts in the
- * last ten minutes, the wait is 2, 4, 8 or 16 s. After more, it lasts until only four of
- * them are less than ten minutes old.
+ * last ten minutes, the wait is 2, 4, 8 or 16 s. After five or more, the wait ends when
+ * all but the last four are more than ten minutes old.
  * @param restartsMs when the server was restarted, oldest first
  */
 export function restartWaitMs(

@@ -75,8 +75,9 @@ export async function startEmbeddedPostgres(
       isUnseen,
       signal,
     );
-    // A command takes this lock exclusively only in its turn. It is our turn, so a shared
-    // lock must be free.
+    // Only a command that holds `turn.lock` may take this lock exclusively. We hold
+    // `turn.lock`, so nobody can be holding this lock exclusively, and sharing it must
+    // succeed.
     const hold = takeRecordLock(holdersLock(cluster), 'shared');
     if (hold === undefined)
       throw new Error(`${holdersLock(cluster)} is locked outside of a turn`);

@@ -1,6 +1,6 @@
 /**
  * Starts and stops the server on a data folder, and recognises a running server no matter
- * which process started it. A caller that changes anything must have its turn (see
+ * which process started it. Callers that change anything must hold `turn.lock` (see
  * postgres.ts).
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -98,8 +98,8 @@ export interface Server {
  * new one.
  * @param port the port where its users expect it
  * @throws RetryableError `EMBEDDED_START`
- * @throws PermanentError `EMBEDDED_IN_USE` if a server is running that this system does
- *   not show, `EMBEDDED_DAMAGED` if no server will start on this data again
+ * @throws PermanentError `EMBEDDED_IN_USE` if a server that is not visible on this system
+ *   is running on the data, `EMBEDDED_DAMAGED` if no server will start on this data again
  */
 export async function ensureServer(
   cluster: Cluster,

@@ -3,8 +3,8 @@
  * another container on the same volume or on another machine that mounts it. A second
  * server would destroy live data, so such a folder is refused and left unchanged.
  *
- * A record next to the data says where its server was started: the kernel, the PID
- * namespace and the host. If the kernel and namespace are our own, `/proc` shows all
+ * A record next to the data names the kernel, the PID namespace and the host on which the
+ * server was started. If the kernel and namespace are our own, `/proc` shows all
  * processes. For any other record there are three signs that a server is in use, none of
  * which requires seeing a process:
  *
@@ -121,7 +121,7 @@ export function isOurs(record: UsageRecord): boolean {
 
 /**
  * Refuses a data folder that is in use by a server that this process cannot see. The
- * caller must have its turn (see postgres.ts) and must not hold `holdersLock` yet.
+ * caller must hold `turn.lock` (see postgres.ts), and must not hold `holdersLock` yet.
  * @param isServerUnseen whether the data folder refers to a server that `/proc` does not
  *   show
  * @throws PermanentError `EMBEDDED_IN_USE`
