@@ -88,8 +88,8 @@ async function findExpiredLog(
   const older = log.filter(({ version }) => version < replacement.version);
   const wasRead = replacement.version === checkpoint;
   if (older.length === 0 || wasRead) return older;
-  // The table's state was read from a later checkpoint. This one may have been damaged
-  // since it was written, so make sure that it can be read.
+  // Nobody has read this checkpoint yet, because the table's state came from a later one.
+  // It may be damaged, so read it before the log that it replaces is removed.
   const actions = await readCheckpoint(session, replacement.key);
   return actions === undefined ? [] : older;
 }

@@ -22,8 +22,8 @@ import {
 } from './build-session.ts';
 
 /**
- * Maximum length of a CSV line in bytes. Escaping may double a row, and its ids are added
- * to it.
+ * Maximum length of a CSV line in bytes. Escaping may double the length of a row, and the
+ * line also contains ids.
  */
 const LINE_BYTES_MAX = 2 * ROW_BYTES_MAX + LINE_BYTES;
 /** A closed file with fewer rows than this is treated as small. */
@@ -177,8 +177,9 @@ async function append(
 }
 
 /**
- * Chooses where the rows of some segments come from: the lines that the load left, if they
- * have all segments, and otherwise the warehouse.
+ * Chooses where the rows of some segments come from. If the load left the lines of all
+ * these segments in local files, those files are read; otherwise, the warehouse sends the
+ * rows.
  * @returns a function that makes the SQL for lines up to a length in bytes
  */
 async function selectRows(

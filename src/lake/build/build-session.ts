@@ -62,13 +62,14 @@ export interface LakeDeps {
 /** Lines of loaded segments in local files, with the columns LINE_COLUMNS. */
 export interface LoadedLines {
   /**
-   * Returns the part whose files have all lines of a segment, each of them once; undefined
-   * if there is none.
+   * Returns the number of the part that contains a segment: its files have every line of
+   * the segment exactly once. Undefined if there is no such part.
    */
   partOf(segmentId: bigint): number | undefined;
   /**
-   * Returns the path of the file with a part's lines of a month, among them lines of other
-   * segments. Values are separated by tabs and need no unescaping; NULL is `\N`.
+   * Returns the path of the file that contains a part's lines of one month. The part may
+   * have several segments, and the file contains the lines of all of them. Values are
+   * separated by tabs and need no unescaping; NULL is `\N`.
    */
   pathOf(month: string, part: number): string;
 }
@@ -85,8 +86,8 @@ export type Commit = DecidedCommit & { readonly content: Buffer };
  */
 interface Committer {
   /**
-   * Which one decides between two writers of the same version: the store, or the database
-   * if the store cannot.
+   * What decides between two writers of the same version: the store if it can, and
+   * otherwise the database.
    */
   readonly decidedBy: 'store' | 'database';
   /**
@@ -144,8 +145,8 @@ async function beginSession(
   await connection.run('set preserve_insertion_order = false');
   const found = await listObjects(opening, LAKE_PREFIX);
   const committer = await openCommitter(opening, decidedBy, found);
-  // Opening the committer may have written a commit that a killed session had only
-  // decided, in which case the earlier listing is out of date.
+  // If a killed session had recorded a commit in the database but not written it, opening
+  // the committer has just written it. List again, because `found` lacks that commit.
   const listed =
     decidedBy === 'store' ? found : await listObjects(opening, LAKE_PREFIX);
   const before = await readSnapshot({ ...opening, listed });
@@ -293,8 +294,9 @@ async function openCommitter(
   const decided = (await register?.decidedCommits(objects.url)) ?? [];
   for (const { table, version, content } of decided) {
     decidedVersions.set(table, version);
-    // If the log ends at a different version, an operator has restored or removed it
-    // since, so build on the log as it is.
+    // Write the commit only if it is the next one in the log. Otherwise it is already
+    // there, or an operator has restored or removed the log since the commit was decided;
+    // the build then continues from the log as it is.
     const last = logAmong(rootOf(table), listed).at(-1)?.version ?? -1;
     const isNext = version === last + 1;
     if (content !== null && isNext) await put({ table, version, content });

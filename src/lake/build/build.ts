@@ -65,8 +65,8 @@ export interface BuiltLake {
    */
   readonly removedFiles: number;
   /**
-   * How many rows of entries the warehouse sent to the build: those that the load before it
-   * left no lines of.
+   * How many rows of entries the warehouse sent to the build. It does not send rows whose
+   * lines the preceding load left in local files.
    */
   readonly rowsSent: bigint;
   readonly commitsDecidedBy: BuildSession['decidedBy'];

@@ -88,8 +88,8 @@ export class TableWriter {
     this.former = former;
     this.#session = session;
     this.#state = former;
-    // A restored or rebuilt database may not have recorded the build that last wrote the
-    // table.
+    // If the table is from a later build than the last one in the database, the database
+    // was restored or rebuilt, and the segment ids in the table may mean other segments.
     const lastBuild = former?.txns.get(session.appId)?.version ?? Infinity;
     this.isTrusted =
       former === undefined || lastBuild <= session.warehouse.lastBuild;
@@ -190,8 +190,8 @@ async function writeFile(
   );
   const facts = await fileFacts(spooled, signal);
   await objects.publishFile(key, spooled, facts, signal);
-  // Later steps read a copy, because another process may clear the spool, and the spool
-  // may be on another disk.
+  // Later steps read a copy, because another process may clear the spool. The file cannot
+  // simply be renamed, because the spool may be on another disk.
   await copyFile(spooled, `${folder}/${name}`);
   await unlink(spooled);
   written.set(path, `${folder}/${name}`);

@@ -162,8 +162,8 @@ function versionNamed(hint: string): number {
 }
 
 /**
- * Removes the hint unless it points to a later version, so that no reader follows it to a
- * removed checkpoint.
+ * Removes the hint if it points to `version` or an earlier one, so that no reader follows
+ * it to a removed checkpoint.
  */
 export async function removeHint(
   access: LakeAccess,

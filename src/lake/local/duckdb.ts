@@ -12,8 +12,8 @@ import type { ListedObject } from '../../storage/object-store.ts';
 import { scratchFolder, type StoreAccess } from './scratch.ts';
 
 /**
- * How much memory DuckDB may use on top of the process's own. Data that does not fit is
- * spilled to DuckDB's folder.
+ * How much memory DuckDB may use, in addition to the memory of the rest of the process.
+ * Data that does not fit is spilled to DuckDB's folder.
  */
 const QUERY_MEMORY_LIMIT = '512MB';
 /**

@@ -17,8 +17,8 @@ import {
 } from './query-output.ts';
 
 /**
- * Characters for the parts of a stack, which are sorted by name. More than these could
- * not be told apart.
+ * Characters for the parts of a stack, which are sorted by name. There are no more
+ * characters that a reader could tell apart.
  */
 const BLOCKS = ['█', '▓', '▒', '░'];
 const BARS_MAX = 60;
@@ -195,7 +195,10 @@ function findPlaces(
   };
 }
 
-/** Whether a column of text has whole amounts, as those too long for a number have. */
+/**
+ * Whether a column of text contains only whole numbers. An amount that is too long for a
+ * numeric type is returned as text.
+ */
 function areWhole(
   rows: readonly (readonly string[])[],
   index: number,
@@ -331,8 +334,8 @@ function drawBar(
 }
 
 /**
- * Returns the column that splits each bar: of those with at least two values, the one
- * with the fewest. Undefined if no column is worth it.
+ * Chooses the column by which each bar is split: the one with the fewest different
+ * values, but at least two. Undefined if every column has too few or too many values.
  */
 function chooseSplit(
   texts: readonly number[],

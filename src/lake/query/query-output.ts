@@ -103,9 +103,9 @@ export const NUMERIC =
   /^(?:U?(?:TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|BIGNUM|FLOAT|DOUBLE|DECIMAL\(\d+,\d+\))$/;
 
 /**
- * The types of amounts: whole numbers of any length, and text for those too long for a
- * DECIMAL. A quotient has none of these types, so an amount that a query has already
- * divided is not divided again.
+ * The types of amounts in the smallest unit: whole numbers of any length, and text for
+ * amounts that are too long for a DECIMAL. If a query has already converted an amount by
+ * dividing it, the quotient has a different type and is not converted again.
  */
 export const EXACT = /^(?:HUGEINT|BIGNUM|DECIMAL\(\d+,0\)|VARCHAR)$/;
 type AmountColumns = ReturnType<typeof findAmounts>;

@@ -360,8 +360,9 @@ function rangeOf(
 }
 
 /**
- * @throws UsageError if the string is not a time, or is a period and not an instant:
- *   answering `yesterday` with ten minutes on either side of its midnight would mislead
+ * Parses the value of `--at`. A period such as `yesterday` is refused: the question would
+ * silently cover only the minutes around its midnight.
+ * @throws UsageError if the string is not a time, or names a period
  */
 function readAt(text: string): Micros {
   const time = readTypedTime(text, nowMicros());

@@ -268,8 +268,8 @@ export interface ListState {
 }
 
 /**
- * How long the transaction may be idle, which it is while the lake's files are written
- * and sent. Meanwhile it holds nothing but its snapshot.
+ * How long the transaction may be idle. It is idle while the lake's files are written and
+ * sent to the store; during that time it holds only its snapshot.
  */
 const IDLE_BETWEEN_READS_MS = 3_600_000;
 
