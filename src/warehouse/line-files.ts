@@ -1,8 +1,7 @@
 /**
  * Files with the lines that a load sends to the database. The build of the lake that
  * follows in the same process reads them, so that the database need not send the rows back.
- * They are only a shortcut: rows that are not in them, for whatever reason, come from the
- * database.
+ * The files are only a shortcut: the database sends every row that is not in them.
  */
 import { createWriteStream, type WriteStream } from 'node:fs';
 import { statfs } from 'node:fs/promises';
@@ -15,21 +14,23 @@ import type { MonthLines, RowSink } from './store/copy-sink.ts';
 const BYTES_MAX = 4 * 2 ** 30;
 /**
  * Maximum share of the free disk space. An embedded Postgres often has its data on the same
- * disk, and ends if that is full.
+ * disk, and stops when the disk is full.
  */
 const FREE_SHARE_MAX = 1 / 4;
 /** Maximum number of months of a part, each of which has an open file. */
 const MONTHS_MAX = 240;
 /**
- * Number of segments in a part. A build reads the files of a part once for each file that
- * it writes from them, so a part has no more segments than such a file.
+ * Number of segments in a part. For each file that a build writes, it reads all parts
+ * that contain segments of the file. A part therefore has no more segments than one file
+ * of the lake; a larger part would be read again for each of several files.
  */
 const PART_SEGMENTS = 1_000;
 
 /**
- * What the files have of a segment: `writing` until its transaction ends; afterwards `whole`
- * if it was committed; `unusable` if its lines are missing, are there twice, or are not
- * plain.
+ * Whether the files can be used for a segment.
+ * - `writing`: the segment's transaction has not ended yet
+ * - `whole`: the transaction was committed, and the files have every line exactly once
+ * - `unusable`: the transaction failed, or lines are missing, duplicated or not plain
  */
 type SegmentState = 'writing' | 'whole' | 'unusable';
 
@@ -71,8 +72,9 @@ export class LineFiles implements AsyncDisposable {
   }
 
   /**
-   * Opens files in an existing folder, which the caller removes afterwards. They take at
-   * most 4 GiB and a quarter of the free disk space; nothing if that is not known.
+   * Opens files in an existing folder, which the caller removes afterwards. The files
+   * take at most 4 GiB, and at most a quarter of the free disk space. Nothing is written
+   * if the free disk space is unknown.
    */
   static async open(folder: string): Promise<LineFiles> {
     const freeBytes = await statfs(folder).then(
@@ -115,8 +117,8 @@ export class LineFiles implements AsyncDisposable {
   }
 
   /**
-   * Returns the part whose files have all lines of a segment, each of them once; undefined
-   * if there is none.
+   * Returns the number of the part that contains a segment: its files have every line of
+   * the segment exactly once. Undefined if there is no such part.
    */
   partOf(segmentId: bigint): number | undefined {
     const segment = this.#segments.get(segmentId);

@@ -140,8 +140,8 @@ export async function loadAll(
   );
   await Promise.all(loaders);
   signal.throwIfAborted();
-  // The first error stops the other loader, whose own error is only a consequence of
-  // that.
+  // Throw the first error. It also stopped the other loader, which then failed only
+  // because it was stopped.
   if (stop.signal.aborted) throw stop.signal.reason;
   await settleMissing(totals, deps);
   return totals.report();

@@ -19,8 +19,8 @@ export interface StaleSegment {
 }
 
 /**
- * Segments that replace each other in one transaction, so that no reader sees a range
- * twice or not at all.
+ * Segments to load and superseded segments to remove, all in one transaction, so that no
+ * reader sees a range twice or not at all.
  */
 export interface Replacement {
   readonly load: readonly SegmentRecord[];
@@ -28,10 +28,10 @@ export interface Replacement {
 }
 
 /**
- * Groups `pending` and `stale` into replacements such that no stale row shares an instant
- * and an asset with a pending segment of a different replacement. A group that contains a
- * segment in `faulty` is left out entirely: the rows it would remove stay until every
- * segment that replaces them can be loaded.
+ * Groups `pending` and `stale` segments into replacements. A stale segment and a pending
+ * one that overlap in time and asset are always in the same replacement. A replacement
+ * that contains a segment in `faulty` is left out entirely: its stale rows stay until
+ * every segment that replaces them can be loaded.
  */
 export function planReplacements(
   pending: readonly SegmentRecord[],

@@ -75,8 +75,8 @@ export async function* readSegment(
   let bytes: Readable | undefined;
   try {
     const source = await objects.read(key, signal);
-    // The callback is empty because an error destroys the last stream, whose reader then
-    // throws it.
+    // The callback has nothing to do: an error destroys the last stream, and the loop
+    // that reads that stream throws the error.
     const counted = pipeline(source, stored.through(), () => undefined);
     bytes = plainStream(counted, compressionOf(key));
     for await (const chunk of bytes as AsyncIterable<Buffer>) {

@@ -215,8 +215,9 @@ interface EmptyRanges {
 type NewEmptyRange = RangeRecord & { readonly open: false };
 
 /**
- * Cuts the parts that are already known out of the recorded empty ranges. Ranges with
- * rows take precedence; a known empty range is replaced by a longer recorded one.
+ * Reduces the recorded empty ranges to the parts that the database does not know yet.
+ * Known ranges with rows take precedence over recorded empty ranges. A known empty range
+ * is replaced if it lies within a longer recorded one.
  */
 function emptyRanges(
   records: readonly RangeRecord[],

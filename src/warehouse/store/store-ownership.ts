@@ -106,7 +106,7 @@ export function isStoreStrange(error: unknown): boolean {
  * contents show that it belongs to another mirror.
  * @param isRebuilding whether the database is about to be rebuilt from whatever the store
  *   contains
- * @throws PermanentError for which `isStoreStrange` is true
+ * @throws PermanentError with a code for which `isStoreStrange` returns true
  */
 export async function requireOwnership(
   catalog: StoreAndCatalog,
@@ -128,8 +128,9 @@ export async function requireOwnership(
   if (owner === undefined) throw contentMissing(objects);
   if (isOwner(owner, own)) {
     if (own.claim === null) await recordClaim(catalog, owner.claim);
-    // The claim records the lineage of the store's objects. This database has since
-    // published objects in a lineage of its own, or was rebuilt from another store.
+    // Correct the claim if it names another lineage than this database's own. They differ
+    // if, since the claim, the database has published objects in a lineage of its own, or
+    // was rebuilt from another store.
     const isOtherLineage = owner.warehouseId !== own.warehouseId;
     if (isOtherLineage && (await hasLineage(catalog, own))) {
       const { warehouseId } = own;
