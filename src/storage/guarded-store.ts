@@ -68,7 +68,8 @@ export interface StoreKind extends StoreProbe, AsyncDisposable {
   list(prefix: string, signal: AbortSignal): AsyncGenerator<ListedObject>;
   remove(key: string, signal: AbortSignal): Promise<void>;
   /**
-   * Aborts unfinished uploads of dead processes, which are not in the spool.
+   * Aborts the unfinished uploads of dead processes. The store keeps these uploads, so
+   * clearing the spool does not remove them.
    * @returns the number of aborted uploads
    */
   abortUploads(startedBeforeMs: number, signal: AbortSignal): Promise<number>;

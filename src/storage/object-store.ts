@@ -111,10 +111,11 @@ export interface ObjectStore extends AsyncDisposable {
   /**
    * Writes small content if the key is absent, such as a commit to a log whose writers
    * may race.
-   * @returns 'written' if the key now has these bytes, even from an earlier call, whose
-   *   response may have been lost; 'present' if it has different bytes. Unless
-   *   `capabilities` reports `put: 'honoured'` and `hasOneWinner`, two concurrent writers
-   *   may both get 'written', so hold a lease
+   * The caller must hold a lease unless `capabilities` reports `put: 'honoured'` and
+   * `hasOneWinner`: otherwise, two concurrent writers may both get 'written'.
+   * @returns 'written' if the key now has these bytes, even if an earlier call wrote
+   *   them, because the response to that call may have been lost; 'present' if the key
+   *   has different bytes
    */
   putIfAbsent(
     key: string,

@@ -60,8 +60,9 @@ export class S3Credentials implements SecretState {
   }
 
   /**
-   * Makes a call, and records whether its credentials were accepted. An absent object or
-   * a failed condition means that they were; any other error says nothing about them.
+   * Makes a call, and records whether the store accepted its credentials. If the store
+   * replies that the object is absent or that a condition failed, it has accepted them.
+   * Other errors, except a refusal, leave the record unchanged.
    */
   async #judge<Result>(call: () => Promise<Result>): Promise<Result> {
     try {

@@ -14,14 +14,16 @@ import { isMissing, retryOf, statusOf } from './errors.ts';
 import type { Target, Where } from './upload.ts';
 
 /**
- * Maximum number of times that reading an object resumes after a broken connection without
- * reading `PROGRESS_BYTES` in between. Bytes that have arrived are not read again.
+ * How many times in a row a read may resume after its connection broke. The count starts
+ * again after a connection that delivered `PROGRESS_BYTES`. Bytes that have arrived are
+ * not read again.
  */
 const BREAKS_MAX = 10;
 /**
- * Reading this many bytes shows that the store works. The connection also breaks whenever
- * a client of the mirror's own API pauses for longer than the store or our socket timeout
- * allows, and a client may pause any number of times.
+ * A connection that delivers this many bytes shows that the store works. A later break
+ * may be due to a client of the mirror's own API: the connection also breaks whenever the
+ * client pauses for longer than the store or our socket timeout allows. A client may pause
+ * any number of times.
  */
 const PROGRESS_BYTES = 64n * 1_024n;
 

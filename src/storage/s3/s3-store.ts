@@ -334,8 +334,8 @@ class S3Store implements StoreKind {
   }
 
   /**
-   * Whether the store tells only one of several writers that its write succeeded, in
-   * which case that response needs no further check.
+   * Whether the store reports success to only one of several writers. If so, a successful
+   * response alone proves that this writer's bytes are under the key.
    */
   #hasOneWriter(way: 'put' | 'multipart'): boolean {
     const { capabilities } = this;
