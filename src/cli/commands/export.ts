@@ -85,8 +85,8 @@ const exportParty: Handler<ExportOptions> = async (options, context) => {
     ? await writeFound(wanted, options.out, app, context)
     : undefined;
   const missing = found?.missing ?? [];
-  // Wait for the load: when the command ends, the rows that it published are in the
-  // warehouse and the lake.
+  // Wait for the load as well, so that the published rows are in the warehouse and the
+  // lake when the command ends.
   const { loadRunId } = ended.evidence;
   const load =
     typeof loadRunId === 'string'

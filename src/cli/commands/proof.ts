@@ -135,7 +135,10 @@ function isOnlyAbsent({ left }: MonthDifference): boolean {
 
 interface CheckedCsv {
   readonly differences: readonly MonthDifference[];
-  /** The rows at or after the instant up to which the mirror had covered the ledger. */
+  /**
+   * The rows that are too new for the mirror to have had: those at or after the end of
+   * its coverage of the ledger.
+   */
   readonly newer: NewerRows | undefined;
   /** Whether the rows before that instant are those that the mirror had. */
   readonly isSameBefore: boolean;

@@ -109,7 +109,8 @@ export type DrawResult = (figure: string | true) => void;
 /**
  * Runs statements until Ctrl-D, `exit`, `quit` or `\q`. If a statement fails, its error
  * is shown and the prompt returns.
- * @param answer runs a statement and shows its result; returns what draws that result
+ * @param answer runs a statement and shows its result; returns the function that draws
+ *   this result as a chart
  */
 export async function promptForSql(
   { history, help, stdin, stderr, signal }: PromptOptions,

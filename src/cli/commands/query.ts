@@ -167,7 +167,10 @@ function chooseFormat(
   return chart === undefined ? (format ?? byEnding) : 'chart';
 }
 
-/** Says which options a question takes, and which of them to use in place of `--at`. */
+/**
+ * Builds the message for options that a question does not take. It lists the options that
+ * the question takes, and names the one to use in place of `--at`.
+ */
 function refuseOptions(
   { name, parameters }: ReadyQuestion,
   refused: readonly string[],

@@ -58,8 +58,8 @@ async function runUntilStopped(
   const needed = app.neededSecrets.filter(
     ({ part }) => isWorking || part !== 'objects',
   );
-  // While the source refuses its credentials, a process that serves still has everything
-  // that it has mirrored.
+  // A process that serves does not stop when the source refuses its credentials, because
+  // it can still serve everything that is already mirrored.
   const canDoWithout = isServing ? (['source'] as const) : [];
   await untilStoppedOrRefused(needed, context, { canDoWithout });
   log.info({}, 'Stopping');
