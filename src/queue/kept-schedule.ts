@@ -18,8 +18,8 @@ export interface HeldSchedule {
 
 /**
  * Whether a stored schedule can be kept. It must have the wanted pattern and zone, and a
- * next time that is neither lost nor too far ahead. If a clock was ahead when the time
- * was stored, it may be too far in the future, and nothing would run until then.
+ * next time that is neither lost nor too far ahead. A time that was stored while a clock
+ * was ahead may be too far in the future, and nothing would run until then.
  */
 export function isScheduleKept(
   held: HeldSchedule | undefined,

@@ -42,9 +42,9 @@ export const ATTEMPTS_MAX = 1_000_000;
 const BACKOFF_MIN_MS = 1_000;
 const BACKOFF_MAX_MS = 60_000;
 /**
- * How long canaries may wait before the worker is replaced. Even with a healthy worker,
- * other workers may happen to take several rounds of canaries, about one time in a
- * hundred; a needless replacement costs only one connection.
+ * How long canaries may wait before the worker is replaced. About one time in a hundred,
+ * other workers happen to take all canaries for this long, and a healthy worker is
+ * replaced. That costs only one connection.
  */
 const SILENT_MAX_MS = 45_000;
 

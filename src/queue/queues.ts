@@ -40,8 +40,9 @@ const PAYLOAD_BYTES_MAX = 16_384;
 /** How long workers may take to close after they have given up on their running jobs. */
 const FORCED_MS = 1_000;
 /**
- * How many jobs of each state are read. Jobs of the same priority are sorted by age, and
- * canaries are among the first.
+ * How many jobs of each state are read. That is enough to find the oldest job and the
+ * canaries: jobs of the same priority are sorted by age, and canaries are among the
+ * first.
  */
 const LOOKED_AT_MAX = 50;
 /** How often to log an outage, rather than once per connection and attempt. */
@@ -398,8 +399,8 @@ async function repeatWhile<Result>(
 }
 
 /**
- * Limits the wait for the store, because BullMQ itself waits indefinitely. BullMQ does
- * not repeat a statement that was the victim of a deadlock, so this function does.
+ * Limits the wait for the store, because BullMQ itself waits indefinitely. Also repeats a
+ * statement that was the victim of a deadlock, which BullMQ does not do.
  */
 function bounded<Result>(
   action: string,
