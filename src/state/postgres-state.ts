@@ -14,7 +14,7 @@ import {
 const QUERY_TIMEOUT_MS = 3_000;
 /**
  * After how many writes a writer deletes a batch of expired rows. The batch is larger
- * than the number of rows added in the meantime.
+ * than this number, so expired rows cannot accumulate.
  */
 const SWEEP_EVERY = 64;
 const SWEEP_ROWS_MAX = 256;

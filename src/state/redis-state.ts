@@ -20,8 +20,8 @@ const RECONNECT_MAX_MS = 1_000;
 
 /**
  * Error codes of a Redis that will recover: it is starting, failing over, busy or full,
- * or its password has changed and the next connection will log in with the one in the
- * file.
+ * or its password has changed. In the last case, the next connection logs in with the new
+ * password from the secret's file.
  */
 const RETRYABLE =
   /^(?:LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|NOREPLICAS|MISCONF|WRONGPASS|NOAUTH)$/;

@@ -14,9 +14,10 @@ import type { Log } from '../logging/log.ts';
 /** Maximum length of a value, in characters; larger values are rejected. */
 export const VALUE_CHARS_MAX = 1_048_576;
 /**
- * How much unused time may be spent as a burst. The rate is a schedule of single requests
- * (GCRA): each reservation takes the next slot, one interval after the last. The burst is
- * small because a store that loses its data grants it once more.
+ * How much unused time may be saved up for a burst. The rate is a schedule of single
+ * requests (GCRA): each reservation takes the next slot, one interval after the last. The
+ * burst is small, because a store that loses its data also forgets that the burst was
+ * used, and grants another one.
  */
 export const BURST_MICROS = 250_000;
 /** If the next slot is further ahead than this, the clock was set back. */
@@ -54,8 +55,8 @@ export interface ResumeState {
    */
   set(key: string, value: unknown, ttlMs: number): Promise<void>;
   /**
-   * Reserves the next request of a budget shared by all processes, by the store's clock.
-   * An unused reservation is lost.
+   * Reserves the next request of a budget that all processes share. The store's clock
+   * decides when the request may be sent. An unused reservation is lost.
    * @returns how long to wait before sending the request
    */
   reserve(budget: string, ratePerSecond: number): Promise<{ waitMs: number }>;
