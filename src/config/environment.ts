@@ -304,8 +304,9 @@ function findUnknownNames(
   const known = SETTINGS.flatMap(({ name, secret }) =>
     secret === true ? [name, `${name}_FILE`] : [name],
   );
-  // Other programs may have such names (SOURCE_DATE_EPOCH, Kubernetes' service links).
-  // Only a name close to one of our settings is treated as a typo.
+  // Variables of other programs may have names like ours (SOURCE_DATE_EPOCH, Kubernetes'
+  // service links), so a name is treated as a typo only if it is close to one of our
+  // settings.
   const inEnvironment = Object.keys(env).filter(
     (name) =>
       GUARDED.test(name) &&
