@@ -487,8 +487,8 @@ function addProcess(registry: MetricsRegistry, { dataDir }: ReadMetricsDeps) {
     'Free space where DATA_DIR lies',
   );
   return async () => {
-    // There is no value until the folder exists. The process creates the folder when it
-    // first needs it.
+    // The process creates the folder when it first needs it. Until then, the metric has
+    // no value.
     free.remove();
     const { bavail, bsize } = await statfs(dataDir, { bigint: true });
     free.set(Number(bavail * bsize));
