@@ -65,9 +65,9 @@ const PLAIN = {
 };
 
 /**
- * Upper limit, in microseconds, for the time from a block to its first entry. Each entry
- * has its own time: within a block, each is one microsecond after the one before it, and
- * other parties' entries may come first.
+ * Upper limit, in microseconds, for the time from a block to a party's first entry in it.
+ * Each entry's time is one microsecond after that of the previous entry in the block, and
+ * any number of other parties' entries may come first.
  */
 const ENTRY_OFFSET_MICROS_MAX = 65_536;
 
@@ -201,8 +201,8 @@ function blocksWithin(
 
 /**
  * Groups movements by block; the ledger yields them block by block.
- * @param call given if the order within a block is undefined, in which case half of the
- *   calls get it reversed
+ * @param call the number of the call, if the order within a block is undefined; half of
+ *   the calls then get the reverse order
  */
 function* byBlock(
   { movementsOfPair }: Network,

@@ -51,7 +51,7 @@ export interface Listing {
    */
   place(cursor: string): CursorPlace;
   /**
-   * Returns the edges from one position up to a later one, exclusive, oldest first.
+   * Returns the edges from position `from` (inclusive) to `to` (exclusive), oldest first.
    * `isDescending` and `isCursored` describe the shape of the query, which determines the
    * order of rows that have no defined order.
    */
@@ -99,8 +99,8 @@ export function openPage({
   if (after !== undefined && before !== undefined) {
     throw invalidPagination('cannot set both a before and after cursor');
   }
-  // `first` takes precedence over `last`, and then a cursor for the other direction is
-  // not even read.
+  // `first` takes precedence over `last`. If `first` is set, the service does not even
+  // read a cursor for the other direction.
   const isBackward =
     first === undefined && (last !== undefined || before !== undefined);
   const rows = isBackward ? last : first;
@@ -150,9 +150,10 @@ export function openPage({
     });
     const edges = isDescending ? found.toReversed() : found;
 
-    // The number of rows decides which of them are beyond the page and are dropped. If
-    // there is a cursor, the first row is assumed to be the cursor's own and is dropped
-    // unchecked. If the cursor's row is no longer in the list, a real row is lost.
+    // The service decides from the number of rows alone which rows are beyond the page,
+    // and drops them. If there is a cursor, it assumes that the first row is the cursor's
+    // own, and drops that row too. If the cursor's row is no longer in the list, a real
+    // row is lost.
     const isLongest = count === rowsMax + 2;
     const hasNext = isLongest || (count === rowsMax + 1 && !isCursored);
     const hasPrevious =

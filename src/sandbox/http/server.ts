@@ -59,8 +59,8 @@ export async function startSandbox(
   const answerTo = openHandlers(network);
   const server = createServer((request, response) => {
     send(request, response, () => answerTo(request)).catch((error: unknown) => {
-      // Any other error is a bug in the sandbox, so break the connection and let the
-      // process crash.
+      // If the client is gone, there is nothing to do. Any other error is a bug in the
+      // sandbox, so break the connection and let the process crash.
       if (
         error instanceof Error &&
         'code' in error &&

@@ -69,8 +69,8 @@ const LEVEL_UNITS = 2 ** 32;
 
 /**
  * Opens the ledger.
- * @param historyBlocks the number of blocks over which the number of entries in the
- *   settings is generated
+ * @param historyBlocks the number of blocks in the history, over which the entries that
+ *   the settings specify are spread
  * @returns a function that yields all movements of a party's pair, in both directions and
  *   in order
  */

@@ -1,7 +1,7 @@
 /**
- * Computes a whole network from one seed, and how far it has progressed: the time of each
- * block, the parties that arrived in it, and the checkpoints. Everything happens in
- * blocks, numbered from 1 at genesis.
+ * Computes a whole network from one seed: the time of each block, the parties that
+ * arrived in it, and the checkpoints. Also tracks how far the network has progressed.
+ * Everything happens in blocks, numbered from 1 at genesis.
  */
 import { DAY_MICROS, formatInstant, type Micros } from '../../time/time.ts';
 import type { Settings } from '../options.ts';
@@ -134,8 +134,8 @@ function openParties(seed: number, settings: Settings, ids: Ids, chain: Chain) {
    * Returns the block in which a party appears. A higher number never appears earlier.
    */
   function arrivalBlock(index: number) {
-    // Runs are laid out so that one of them begins at number `parties`, so no tie spans
-    // the end of the history.
+    // One run always begins at number `parties`. No tie can therefore span the end of the
+    // history.
     const shifted = index + RUN_PARTIES - (parties % RUN_PARTIES);
     const within = shifted % RUN_PARTIES;
     const word = noise(
@@ -251,8 +251,8 @@ function openCheckpoints(
     rowsBefore(Math.max(0, Math.ceil(block / spacingBlocks) - 1));
 
   /**
-   * Chooses which of a height's checkpoints its nth row shows. Half of the tied rows
-   * repeat the previous row.
+   * Returns the number of the checkpoint that the nth row of a height shows. Half of the
+   * tied rows repeat the previous row.
    */
   function distinct(nthHeight: number, nth: number) {
     const word = noise(seed, STREAM.checkpointTwins, nthHeight);
