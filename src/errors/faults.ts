@@ -95,8 +95,8 @@ export function isSourceAway(error: unknown): boolean {
   if (!(error instanceof RetryableError)) return false;
   const { code, meta } = error;
   if (SOURCE_AWAY_CODES.has(code)) return true;
-  // A proxy that timed out sends its own error page; the source's own 504 carries an
-  // error code.
+  // A 504 without an error code is the error page of a proxy that timed out while it
+  // waited for the source. The source's own 504 carries an error code.
   if (code === 'SOURCE_STATUS')
     return meta['status'] === 504 && !('code' in meta);
   if (code === 'SOURCE_STALLED') return meta['isSilent'] === true;
