@@ -15,10 +15,10 @@ export interface FileStreamOptions {
 
 /**
  * Streams an open file, and closes it when the stream closes. A Node stream allocates a
- * whole buffer for each file, and another one to detect the end of the file. The stream
- * is therefore told where the file ends. That matters because most of a mirror's objects
- * have only a few hundred bytes, and it is safe because a file does not change while it
- * is being read.
+ * whole buffer for each file, and another one to detect the end of the file. Passing the
+ * end of the file to the stream saves the second one, which matters because most of a
+ * mirror's objects have only a few hundred bytes. It is safe, because no file changes
+ * while it is being read.
  */
 export async function streamOpenFile(
   file: FileHandle,

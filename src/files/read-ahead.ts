@@ -21,8 +21,9 @@ export interface ReadAheadOptions {
 }
 
 /**
- * Returns a stream of the same bytes. If `input` fails, it fails too, after the bytes
- * that came before. If the reader leaves, `input` is closed at its next chunk.
+ * Returns a stream of the same bytes. If `input` fails, the returned stream delivers the
+ * bytes before the failure and then fails too. If the reader stops early, `input` is
+ * closed at its next chunk.
  * @throws whatever opening the file throws
  */
 export async function readAhead(
@@ -42,8 +43,8 @@ export async function readAhead(
     await file.close();
   }
 
-  // This cannot be done at the end of `drain`, which never begins if the reader leaves
-  // before its first chunk.
+  // Clean up on `close` and not at the end of `drain`, which never begins if the reader
+  // stops before its first chunk.
   return Readable.from(ring.drain(), { objectMode: false }).once(
     'close',
     () => void leave(),
