@@ -4,8 +4,8 @@
  * `1.25 USDT`. The data is always in the smallest unit. Only what people read is
  * converted, and headings say which of the two units a column shows.
  *
- * An amount is decimal text. Moving its decimal point is exact for any length, and nothing
- * here converts it to a JavaScript number. The browser loads this file too.
+ * An amount is decimal text. Moving its decimal point is exact for any length, and
+ * nothing here converts it to a JavaScript number. The browser loads this file too.
  */
 import { groupDigits } from './format.js';
 
@@ -100,9 +100,9 @@ export function amountHeading(name, { known, unknown }) {
 }
 
 /**
- * A column of amounts. `format` shows the amount of a row; `decimal` returns the same value
- * as decimal text, for example to place it on an axis. Both return undefined if the row has
- * none.
+ * A column of amounts. `format` shows the amount of a row; `decimal` returns the same
+ * value as decimal text, for example to place it on an axis. Both return undefined if the
+ * row has none.
  * @typedef {{
  *   readonly heading: string,
  *   readonly format: (row: readonly unknown[]) => string | undefined,
@@ -111,15 +111,16 @@ export function amountHeading(name, { known, unknown }) {
  */
 
 /**
- * Finds a result's columns of amounts, and says how to show them. If a column beside them
- * names the asset, amounts of known assets are shown in its units. If two columns name
- * assets, it is not known which of them an amount belongs to.
+ * Finds a result's columns of amounts, and says how to show them. If one column names the
+ * asset, amounts of known assets are shown in the asset's units. If two columns name
+ * assets, amounts stay in the smallest unit, because they could belong to either asset.
  * @param {readonly string[]} names
- * @param {readonly (readonly unknown[])[]} rows the rows that the headings describe; later
- *   rows may be shown too
+ * @param {readonly (readonly unknown[])[]} rows the rows that the headings describe;
+ *   later rows may be shown too
  * @param {AssetUnits} units
- * @param {(index: number) => boolean} isExact whether a column's values are whole numbers of
- *   any length, or their text; a quotient may have been converted already
+ * @param {(index: number) => boolean} isExact whether a column's values are whole numbers
+ *   of any length, or their text. Other columns are left alone, because the query may
+ *   have converted a quotient to other units already
  * @returns {ReadonlyMap<number, AmountColumn>} by the index of the column
  */
 export function findAmounts(names, rows, units, isExact) {

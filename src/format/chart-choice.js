@@ -28,7 +28,7 @@ const NANOS_PER_SECOND = 1_000_000_000n;
  * Returns nanoseconds since 1970, exactly. Reads each form that DuckDB and the API write:
  * a month, a day, or a time with up to nine digits after the second, with or without an
  * offset such as `+00`, `+05:30` or `Z`. A time without an offset is in UTC. Returns
- * undefined for any other text, `infinity` among them.
+ * undefined for any other text, including `infinity`.
  * @param {string} text
  * @returns {bigint | undefined}
  */
@@ -76,9 +76,9 @@ export function usualFigure(names) {
 }
 
 /**
- * Returns the column for the axis: a time if each row is one moment of a series, otherwise
- * a name with several values. A time that only describes a row, as `latest` describes a
- * party, is chosen last.
+ * Returns the column for the axis: a time if each row is one moment of a series,
+ * otherwise a name with several values. A time that only describes a row, as `latest`
+ * describes a party, is chosen last.
  * @template {ChartColumn} Column
  * @param {readonly Column[]} columns
  * @param {readonly (readonly unknown[])[]} rows
@@ -95,8 +95,8 @@ export function usualAxis(columns, rows) {
 }
 
 /**
- * Whether a time describes its row: by its name, or because one name identifies every row
- * and the rows are not in the order of the time.
+ * Whether a time only describes its row. It does if its name says so, or if some name
+ * identifies every row and the rows are not in the order of the time.
  * @param {ChartColumn} time
  * @param {readonly ChartColumn[]} names
  * @param {readonly (readonly unknown[])[]} rows

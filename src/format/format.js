@@ -42,8 +42,8 @@ export function formatCount(count) {
 }
 
 /**
- * Groups the digits before the decimal point: `-1234.5678` → `-1,234.5678`. Text that does
- * not begin with a number stays as it is.
+ * Groups the digits before the decimal point: `-1234.5678` → `-1,234.5678`. Text that
+ * does not begin with a number stays as it is.
  * @param {string} text
  * @returns {string}
  */
@@ -69,10 +69,10 @@ const SI_PREFIXES = ['', 'k', 'M', 'G', 'T', 'P', 'E', 'Z', 'Y'];
 const SUPERSCRIPTS = '⁰¹²³⁴⁵⁶⁷⁸⁹';
 
 /**
- * Rounds a figure to three digits, if there is no room for all of them, as beside an
- * axis: `1234567` → `1.23 M`. The prefixes are those of the SI; a figure beyond them, or
- * far below one, has a power of ten, as in `2 × 10³³`. The space is a narrow one that
- * does not break.
+ * Rounds a figure to three digits, for places that have no room for all digits, such as
+ * an axis: `1234567` → `1.23 M`. The prefixes are those of the SI. A figure too large for
+ * them, or far below one, is written with a power of ten, as in `2 × 10³³`. The space is
+ * narrow and does not break.
  * @param {number} value
  * @returns {string}
  */
@@ -180,7 +180,7 @@ export function formatAge(instantMs, nowMs) {
 const TIME_CHARACTERS = { day: 10, minute: 16, second: 19 };
 
 /**
- * Formats an instant without its time zone, as the heading of a column can name it:
+ * Formats an instant without its time zone, for a column whose heading names the zone:
  * `2026-03-01 12:00:00`.
  * @param {string} instant RFC 3339 in UTC
  * @param {'day' | 'minute' | 'second'} form
