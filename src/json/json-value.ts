@@ -24,8 +24,9 @@ export interface JsonRules {
 }
 
 /**
- * Converts a value to plain JSON: a bigint becomes a decimal string, a date RFC 3339, NaN
- * and infinities strings, and a byte array its size, such as `[12 bytes]`.
+ * Converts a value to plain JSON: a bigint becomes a decimal string, a date becomes RFC
+ * 3339 text, NaN and infinities become strings, and a byte array becomes its size, such
+ * as `[12 bytes]`.
  */
 export function convertToJson(
   value: unknown,
