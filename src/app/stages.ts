@@ -459,8 +459,8 @@ function stagesOfLoads(parts: StageParts, nights: NightListing) {
 }
 
 /**
- * Loads what was published since the last load, and builds the lake from it. One reading of
- * the objects serves both: the lines that go to the database are kept for the build.
+ * Loads what was published since the last load, and builds the lake from it. One reading
+ * of the objects serves both: the lines that go to the database are kept for the build.
  */
 async function loadPublished(
   { log, warehouse, store: objects, lake }: StageParts,
