@@ -86,7 +86,8 @@ export async function buildEntries(
     JSON.stringify([segment.month, segment.isOpen, partOf(segment) === -1]),
   );
   for (const segments of alike.values()) {
-    // Each file of lines is then read for few batches.
+    // In this order, the segments of a part are in one batch or a few, so each file of
+    // lines is read only a few times.
     const byPart = segments.toSorted(
       (one, other) => partOf(one) - partOf(other),
     );

@@ -244,7 +244,7 @@ export function selectCsv(
 }
 
 /**
- * Returns SQL that selects the columns of the entries from files of loaded lines.
+ * Returns SQL that selects the columns of the entries from local files that a load wrote.
  * @param segmentIds the segments whose lines are selected
  */
 export function selectLines(

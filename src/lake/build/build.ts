@@ -4,8 +4,8 @@
  * state of the logs.
  *
  * Each file of entries has one file in each summary, and the two are written and removed
- * together. A summary of counted entries is also rewritten if the coverage of other
- * parties may have changed which of the file's rows count.
+ * together. When the coverage of other parties changes, a row that did not count may
+ * count now, or the reverse. Summaries of counted entries are then rewritten too.
  */
 import { type AddFile, totalOfFiles } from '../delta/actions.ts';
 import { readTable } from '../delta/log.ts';
@@ -214,8 +214,9 @@ async function writeSummary(
 }
 
 /**
- * Finds the files with rows that may have started or stopped counting. Such a row was
- * received from another party, at an instant for which that party's coverage has changed.
+ * Finds the files in which a row may count now but did not before, or the reverse. Such a
+ * row was received from another party, at an instant for which that party's coverage has
+ * changed.
  * @param coverage today's coverage, as SQL
  * @returns paths as in the log; every older file if the former coverage is unknown
  */

@@ -88,8 +88,8 @@ export interface TableState {
 }
 
 /**
- * Applies actions to a table. Of several actions on the same file, application or schema,
- * the last one wins.
+ * Applies actions to a table. If several actions concern the same file, application or
+ * schema, the last one wins.
  * @param from the table's state before these actions
  * @returns undefined if no action gave the table a protocol and a schema
  */

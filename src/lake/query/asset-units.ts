@@ -1,6 +1,6 @@
 /**
  * The known assets in a query's engine: the table `assets`, and a macro that shows an
- * amount in whole units. The lake itself does not have them, so a query of an old snapshot
+ * amount in whole units. The lake does not store assets, so a query of an old snapshot
  * uses the decimals that are known now.
  */
 import type { DuckDBConnection } from '@duckdb/node-api';

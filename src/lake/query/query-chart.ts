@@ -223,7 +223,7 @@ function unknownFigure(figure: string, known: readonly string[]): UsageError {
   ]);
 }
 
-/** Draws a chart for each unit, with its own scale; one chart if all rows share a unit. */
+/** Draws a chart for each unit, with a scale of its own. */
 function drawEach(
   result: ChartedResult,
   places: Places,

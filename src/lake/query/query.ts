@@ -1,6 +1,6 @@
 /**
- * Runs read-only SQL on the lake: a single statement, with a timeout, and no faster than
- * the reader consumes the result.
+ * Runs read-only SQL on the lake: a single statement, with a timeout. Rows are produced
+ * only as fast as the reader consumes them.
  */
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';

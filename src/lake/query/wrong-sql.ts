@@ -88,7 +88,7 @@ function readMissing(message: string): Missing | undefined {
 }
 
 interface KnownNames {
-  /** The likelier names. For a column, those in the tables that the statement names. */
+  /** The more likely names. For a column, the columns of tables in the statement. */
   readonly own: readonly string[];
   /** Other columns, each with one table that has it. */
   readonly others: ReadonlyMap<string, string>;

@@ -115,7 +115,7 @@ export class LakeStore {
 
   /**
    * Chooses the files that a nightly run reads: all that were never proven, and one in
-   * `parts` of the others, choosing those proven longest ago.
+   * `parts` of the others, namely those that were proven longest ago.
    */
   async filesToProve(
     keys: readonly string[],

@@ -170,8 +170,8 @@ async function checkTable(
 }
 
 /**
- * Reports a table that this mirror did not build, or whose state is older than the last
- * build left it.
+ * Reports a table that this mirror did not build, or that is in an older state than after
+ * the last build.
  */
 function compareWithRecord(
   { snapshot, report }: SnapshotUnderCheck,
@@ -309,8 +309,8 @@ async function compareRows(
   await using lake = isDeep
     ? await openLake({ objects, scratchDir }, signal)
     : undefined;
-  // If a newer snapshot has been published, the comparison would involve two different
-  // versions of the lake.
+  // If a newer snapshot has been published since `counts` were read, skip the comparison:
+  // it would mix two versions of the lake.
   if (lake !== undefined && lake.version !== snapshot.moment) return 0;
 
   const { behind, matching } = matchCounts(check, counts, loaded);
