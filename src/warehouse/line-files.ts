@@ -1,7 +1,7 @@
 /**
  * Files with the lines that a load sends to the database. The build of the lake that
- * follows in the same process reads them, so that the database need not send the rows back.
- * The files are only a shortcut: the database sends every row that is not in them.
+ * follows in the same process reads them, so that the database need not send the rows
+ * back. The files are only a shortcut: the database sends every row that is not in them.
  */
 import { createWriteStream, type WriteStream } from 'node:fs';
 import { statfs } from 'node:fs/promises';
@@ -10,11 +10,11 @@ import { join } from 'node:path';
 import { errorCode } from '../errors/errors.ts';
 import type { MonthLines, RowSink } from './store/copy-sink.ts';
 
-/** Maximum size of all files together. The rows of later segments are not written. */
+/** Maximum size of all files together. Lines that would exceed it are not written. */
 const BYTES_MAX = 4 * 2 ** 30;
 /**
- * Maximum share of the free disk space. An embedded Postgres often has its data on the same
- * disk, and stops when the disk is full.
+ * Maximum share of the free disk space. An embedded Postgres often has its data on the
+ * same disk, and stops when the disk is full.
  */
 const FREE_SHARE_MAX = 1 / 4;
 /** Maximum number of months of a part, each of which has an open file. */
