@@ -22,8 +22,8 @@ const BREAKS_MAX = 10;
 /**
  * A connection that delivers this many bytes shows that the store works. A later break
  * may be due to a client of the mirror's own API: the connection also breaks whenever the
- * client pauses for longer than the store or our socket timeout allows. A client may pause
- * any number of times.
+ * client pauses for longer than the store or our socket timeout allows. A client may
+ * pause any number of times.
  */
 const PROGRESS_BYTES = 64n * 1_024n;
 

@@ -286,10 +286,11 @@ class S3Store implements StoreKind {
   }
 
   /**
-   * Writes if the key is absent. The object found under the key afterwards decides the
-   * outcome, regardless of the response to the write.
-   * @param write receives a function that sends a call with the condition, or without it
-   *   if the store does not support conditions and the key is absent
+   * Writes if the key is absent. Unless a successful response is proof enough
+   * (`#hasOneWriter`), the object found under the key afterwards decides the outcome.
+   * @param write receives a function that sends a call with the condition "only if
+   *   absent". If the store does not support it and the key is absent, the function sends
+   *   the call again without the condition
    */
   async #writeOnce(
     target: Target,
