@@ -140,7 +140,7 @@ interface CheckedCsv {
    * its coverage of the ledger.
    */
   readonly newer: NewerRows | undefined;
-  /** Whether the rows before that instant are those that the mirror had. */
+  /** Whether the rows before the end of that coverage are those that the mirror had. */
   readonly isSameBefore: boolean;
 }
 

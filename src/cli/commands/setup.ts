@@ -34,7 +34,7 @@ export const doctor: Handler = async (_, context) => {
   };
 };
 
-/** Sends a test notice to each receiver, and reports what it did with it. */
+/** Sends a test notice to each receiver, and reports whether the receiver accepted it. */
 export const notify: Handler = async (_, context) => {
   const { testNotices } = await import('../../app/test-notice.ts');
   const results = await testNotices(context.config);
