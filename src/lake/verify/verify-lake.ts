@@ -309,8 +309,8 @@ async function compareRows(
   await using lake = isDeep
     ? await openLake({ objects, scratchDir }, signal)
     : undefined;
-  // If a newer snapshot has been published since `counts` were read, skip the comparison:
-  // it would mix two versions of the lake.
+  // If the opened lake is newer than `snapshot`, skip the comparison: it would mix two
+  // versions of the lake.
   if (lake !== undefined && lake.version !== snapshot.moment) return 0;
 
   const { behind, matching } = matchCounts(check, counts, loaded);

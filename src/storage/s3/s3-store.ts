@@ -289,8 +289,8 @@ class S3Store implements StoreKind {
    * Writes if the key is absent. Unless a successful response is proof enough
    * (`#hasOneWriter`), the object found under the key afterwards decides the outcome.
    * @param write receives a function that sends a call with the condition "only if
-   *   absent". If the store does not support it and the key is absent, the function sends
-   *   the call again without the condition
+   *   absent". If the store does not support conditions and the key is absent, the
+   *   function sends the call again without the condition
    */
   async #writeOnce(
     target: Target,
