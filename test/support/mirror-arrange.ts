@@ -34,8 +34,8 @@ async function add(
 }
 
 /**
- * Adds parties in the list's order. With an epoch, every party except the network's own
- * gets a place in that list.
+ * Adds parties in the list's order. If an epoch is given, every party except the
+ * network's own also gets a place in the list of that epoch.
  */
 export async function addParties(
   pool: Pool,

@@ -6,7 +6,7 @@ import type { Pool } from 'pg';
 
 /**
  * Returns every party that the source has listed, in the list's order. The network's own
- * party has no place in it.
+ * party is left out, because it has no place in the list.
  */
 export async function listedParties(pool: Pool): Promise<string[]> {
   return column(
@@ -267,8 +267,8 @@ export async function presentParties(pool: Pool): Promise<string[]> {
 }
 
 /**
- * Returns checkpoints without those that an audit no longer found: height, hash and the
- * block's hash.
+ * Returns height, hash and block hash of each checkpoint, except those that an audit no
+ * longer found.
  */
 export async function presentCheckpoints(pool: Pool): Promise<string[]> {
   const rows = await column<string>(

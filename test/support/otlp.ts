@@ -1,7 +1,7 @@
 /**
- * Reads counters from OTLP in protobuf by the wire format alone, so that this code is
- * independent of the library that wrote them. Field numbers are those of OpenTelemetry's
- * metrics.proto.
+ * Reads counters from OTLP in protobuf. Only the wire format is used, so this code is
+ * independent of the library that wrote the data. Field numbers are those of
+ * OpenTelemetry's metrics.proto.
  */
 
 /**

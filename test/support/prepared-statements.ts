@@ -73,8 +73,8 @@ async function compare(
 }
 
 /**
- * Whether the field is a table's column that accepts null. For an expression, Postgres
- * does not report this.
+ * Whether the field is a table's column that accepts null. Returns false for an
+ * expression, because Postgres does not report whether its value can be null.
  */
 async function takesNull(
   client: Client,

@@ -34,8 +34,8 @@ export interface Misbehaviour {
    */
   delayMs?: number;
   /**
-   * Nothing else happens until this is settled. With it, a test holds a request until it
-   * has observed what it is waiting for.
+   * Nothing else happens until this promise settles. A test can use it to hold a request
+   * until it has observed what it is waiting for.
    */
   until?: Promise<unknown>;
   /** The whole answer, which replaces the service's. */
@@ -47,8 +47,9 @@ export interface Misbehaviour {
   /** For lists only: changes the JSON. */
   rewrite?: (json: string) => string;
   /**
-   * For exports only: the query fails after this many bytes. With 0 the answer has an
-   * error status; otherwise the error follows the last byte of a 200.
+   * For exports only: the query fails after this many bytes. With 0, the answer has an
+   * error status. Otherwise its status is 200, and the error follows the last of these
+   * bytes.
    */
   errorAfterBytes?: number;
   /** The connection breaks after this many bytes. */
@@ -208,8 +209,8 @@ function* asMessages(pieces: Iterable<Buffer>): Generator<Buffer> {
 }
 
 /**
- * Yields the chunks and then an error, with no line end between them; the answer ends as
- * if it had succeeded.
+ * Yields the chunks and then an error, with no line end between them. The answer then
+ * ends as if it had succeeded.
  */
 function* endingInError(
   pieces: Iterable<Buffer>,

@@ -1,6 +1,7 @@
 /**
- * The truth about the sandbox network, which a copy made through the network's interface
- * can be compared with. It is computed from the movements and not from what was served.
+ * The truth about the sandbox network, computed from the movements and not from what was
+ * served. Tests compare it with the copy that a mirror made through the network's
+ * interface.
  */
 import { createHash } from 'node:crypto';
 import { DAY_MICROS, formatInstant, type Micros } from '../../src/time/time.ts';

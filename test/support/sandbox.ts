@@ -25,8 +25,8 @@ import { Truth } from './sandbox-truth.ts';
 
 export interface SandboxOptions extends ServedOptions, ExportHabits {
   /**
-   * What happens if the release is one that crashes on a request with an end but no
-   * start. 'connection': only that answer breaks off; 'crash': the whole sandbox stops
+   * What happens on a request with an end but no start, if it crashes a node of this
+   * release. 'connection': only that answer breaks off. 'crash': the whole sandbox stops
    * answering, as the real node does.
    */
   readonly onFatalQuestion?: 'connection' | 'crash';

@@ -1,8 +1,8 @@
 /**
  * Finds every statement that the sources declare with `statement(…)`, and derives its
- * text without running it: fragments made with `sql` are inlined, both branches of a
- * condition become two variants, and every other value becomes a parameter, as Kysely
- * does it.
+ * text without running the code. As in Kysely, fragments made with `sql` are inlined, and
+ * every other value becomes a parameter. A condition yields two variants of the text, one
+ * for each branch.
  */
 import { globSync, readFileSync } from 'node:fs';
 import { dirname, relative, resolve } from 'node:path';
@@ -103,8 +103,8 @@ function numbered(text: string): string {
 }
 
 /**
- * Thrown at a constant whose value depends on a name, such as `TABLES[list]`, if no name
- * has been chosen yet for the constants with these names.
+ * Thrown at a constant such as `TABLES[list]`, whose value depends on a name, if no name
+ * has been chosen yet for the constants that have these keys.
  */
 class Undecided extends Error {
   readonly keys: readonly string[];
@@ -118,7 +118,7 @@ class Undecided extends Error {
 class Reader {
   readonly #files: Map<string, SourceFile>;
   /**
-   * The name chosen for the constants with the same names: `TABLES[list]` and
+   * The name chosen for all constants that have the same keys, because `TABLES[list]` and
    * `KEYS[list]` refer to the same list.
    */
   #chosen: ReadonlyMap<string, string> = new Map();
@@ -127,7 +127,10 @@ class Reader {
     this.#files = files;
   }
 
-  /** @returns every text of a statement; a name has one value throughout a text */
+  /**
+   * @returns every variant of a statement's text; within one variant, a name always has
+   *   the same value
+   */
   variants(quasi: Node, file: SourceFile): string[] {
     const found: string[] = [];
     const open: ReadonlyMap<string, string>[] = [new Map()];
@@ -402,8 +405,8 @@ class Reader {
   }
 
   /**
-   * Follows `CONSTANT.name` to its value, and `CONSTANT[name]` to the value of the name that
-   * was chosen.
+   * Follows `CONSTANT.name` to its value, and `CONSTANT[name]` to the value of the chosen
+   * name.
    */
   #member<Result>(
     member: Node,

@@ -15,8 +15,8 @@ const BEGIN = /^\s*(?:begin|start transaction)/i;
 const END = /^\s*(?:commit|rollback(?! to)|end)\b/i;
 
 /**
- * Counts from now on until it is disposed of. A statement outside a transaction counts as
- * a transaction of its own.
+ * Counts statements and transactions until the returned object is disposed of. A
+ * statement outside a transaction counts as a transaction of its own.
  */
 export function countStatements(): StatementCounts & Disposable {
   const counts = {

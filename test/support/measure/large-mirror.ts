@@ -1,7 +1,8 @@
 /**
- * Fills a mirror as years of nights would leave it, using only SQL statements, for tests
- * of queries whose cost could grow with the mirror. A fifth of the parties have entries,
- * the first party has a twentieth of all entries, and one nightly run is half finished.
+ * Fills a mirror as years of nights would leave it, for tests of queries whose cost could
+ * grow with the mirror. Only SQL statements are used. A fifth of the parties have
+ * entries, the first party has a twentieth of all entries, and one nightly run is half
+ * finished.
  */
 import type { Pool } from 'pg';
 import { ensurePartitions } from '../../../src/warehouse/store/copy-sink.ts';

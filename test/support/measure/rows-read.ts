@@ -1,6 +1,6 @@
 /**
- * Counts the rows that statements read, by Postgres's own counters. On any machine, they
- * reveal a cost that grows with the tables.
+ * Counts the rows that statements read, from Postgres's own counters. Unlike durations,
+ * these counts reveal on any machine that a cost grows with the tables.
  */
 import { sql } from 'kysely';
 import type { Database } from '../../../src/postgres/database.ts';

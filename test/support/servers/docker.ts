@@ -6,8 +6,9 @@ import { existsSync } from 'node:fs';
 import { request } from 'node:http';
 
 /**
- * Starts a service in Docker if a daemon answers and the image is available; otherwise
- * starts it without Docker, and prints why.
+ * Starts a service in Docker if a daemon answers and the image is available, and
+ * otherwise without Docker. If a daemon answers but the service does not start in it,
+ * prints why.
  */
 export async function inDockerOr<Service>(
   what: string,

@@ -35,8 +35,8 @@ export async function startOwnRedis(): Promise<RedisProcess> {
 
 /**
  * Remembers the contents of a private server.
- * @returns a function that restores them, whatever was written since, like a failover
- *   to an older copy
+ * @returns a function that restores the contents and discards everything written since,
+ *   like a failover to an older copy
  */
 export async function olderCopy(
   server: RedisProcess,

@@ -41,8 +41,8 @@ export async function unpackDebian(
 }
 
 /**
- * Downloads the packages with apt, which reads this machine's own list of packages to
- * find out what is missing, and which keeps its state in our folder.
+ * Downloads the packages with apt. It reads this machine's own list of packages to find
+ * out which are missing, but keeps its state in our folder.
  */
 async function download(
   packages: readonly string[],

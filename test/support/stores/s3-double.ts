@@ -66,11 +66,11 @@ interface Call {
 }
 
 /**
- * Decides what goes wrong before or after a call is carried out. An S3 error code is
- * returned instead of the answer; with a leading 200 its status is 200, as may happen in
- * the last call for a large file. `lose` breaks the connection, `cut` breaks it in the
- * middle of an answer, `cut 1024` after 1,024 bytes of the answer, and `hang` stops
- * answering.
+ * Decides what goes wrong before or after a call is carried out. An S3 error code
+ * replaces the answer. If `200` precedes the code, the error has the status 200, as may
+ * happen in the last call for a large file. `lose` breaks the connection, `cut` breaks it
+ * in the middle of an answer, `cut 1024` after 1,024 bytes of the answer, and `hang`
+ * stops answering.
  */
 export type S3Fault = (
   call: Call,

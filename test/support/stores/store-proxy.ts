@@ -96,8 +96,9 @@ export class StoreProxy implements AsyncDisposable {
       path,
       headers: { ...headers, 'content-length': body.length },
     });
-    // An error before the answer makes the call below fail. An error after it does not
-    // matter: Swift sends a body after the answer to a HEAD.
+    // An error before the answer makes the call below fail. An error after the answer
+    // does not matter; Swift, for example, causes one by sending a body after the answer
+    // to a HEAD.
     sent.on('error', () => undefined);
     sent.end(body);
     const [answered] = (await once(sent, 'response')) as [IncomingMessage];

@@ -90,8 +90,8 @@ class Swift extends UnpackedStore {
     await waitFor(() => makeBucket(client, this.bucket), {
       what: 'the servers behind the proxy',
     });
-    // s3api has no policies, so the second user gets the right to read from a public-read
-    // ACL.
+    // s3api has no policies, so a public-read ACL gives the second user permission to
+    // read.
     await client.send(
       new PutBucketAclCommand({ Bucket: this.bucket, ACL: 'public-read' }),
     );
@@ -184,8 +184,8 @@ ${PLAIN_FILTERS.map((name) => `[filter:${name}]\nuse = egg:swift#${name}\n`).joi
 }
 
 /**
- * A launcher for the servers, which look for swift.conf in /etc before they read which
- * folder to use.
+ * A launcher that sets the folder of swift.conf before a server starts. Without it, the
+ * server looks for the file in /etc before it reads which folder to use.
  */
 const LAUNCHER = `import runpy, sys
 from swift.common import utils
