@@ -1,9 +1,11 @@
 /**
- * Measures the speed of an export: the command as a user waits for it, from its start to
- * its exit, next to `curl | DuckDB`; and the export alone, as ratios to common tools on
- * the same stream within one run. All checks and both sums are enabled, and the result is
- * one object in a local store. `node bench/export.ts [--quick] [--large]`; needs curl,
- * jq, base64, zstd.
+ * Measures the speed of an export in two ways. The whole command, from its start to its
+ * exit as a user waits for it, is compared with `curl | DuckDB`. The export alone is
+ * compared with common tools on the same stream, as ratios within one run. All checks and
+ * both sums are enabled, and the result is one object in a local store.
+ *
+ * Run it with `node bench/export.ts [--quick] [--large]`; it needs curl, jq, base64 and
+ * zstd.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -341,9 +341,9 @@ function startTimes(): () => { seconds: number; cpuSeconds: number } {
 }
 
 /**
- * Measures the statement's share of a night's duration. Other work on the machine affects
- * whole nights far more, so only the end of the night is compared, during which nothing
- * else runs.
+ * Measures the statement's share of a night's duration. Only the end of the night is
+ * compared, because nothing else of the night runs then. In the duration of a whole
+ * night, the statement's share would be lost in the noise of other work on the machine.
  */
 async function measureStatement(
   parties: number,

@@ -1,9 +1,9 @@
 /**
  * Measures what a lost database costs the source, and how long recovery takes: `npm run
- * bench -- recovery [parties] [many] [whale] [rates] [--quick]`. Real commands mirror a sandbox
- * network through a proxy that counts the answers; all databases are in one embedded
- * Postgres. Everything takes about a quarter of an hour and 8 GB below the temporary
- * folder; `--quick` uses a tenth of the entries.
+ * bench -- recovery [parties] [many] [whale] [rates] [--quick]`. Real commands mirror a
+ * sandbox network through a proxy that counts the answers; all databases are in one
+ * embedded Postgres. Everything takes about a quarter of an hour and 8 GB below the
+ * temporary folder; `--quick` uses a tenth of the entries.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -22,8 +22,8 @@ const scaled = (count: number): number => (isQuick ? count / 10 : count);
 /** Maximum share of the ledgers' bytes that the night after a loss may receive. */
 const SHARE_MAX = 0.01;
 /**
- * The factor by which two nights may differ, because some ten minutes bring more news
- * than others. A ledger that is requested twice costs more than that.
+ * The factor by which two ordinary nights may differ, because some periods of ten minutes
+ * have more new entries than others. Requesting a ledger twice would exceed it.
  */
 const NIGHTS_DIFFER = 1.25;
 const ROUNDS = 5;
@@ -36,8 +36,8 @@ const THOUSAND: World = {
 };
 /**
  * The same number of parties, but with ledgers of ordinary size, which a fast machine
- * mirrors in minutes. A hundredth of such a ledger is less than the fixed cost of one
- * response.
+ * mirrors in minutes. SHARE_MAX cannot be applied to them, because a hundredth of such a
+ * ledger is less than the fixed cost of one response.
  */
 const MANY: World = {
   name: `${scaled(1_000).toLocaleString('en')} parties with small ledgers`,
@@ -125,8 +125,8 @@ async function measureLoss(
 }
 
 /**
- * How the bytes of the night after a loss are limited: to a hundredth of all ledgers, or
- * to those of an ordinary night.
+ * The maximum number of bytes in the night after a loss: a hundredth of the bytes of all
+ * ledgers, or the bytes of an ordinary night.
  */
 type BytesMax = 'a hundredth' | 'as an ordinary night';
 

@@ -16,8 +16,8 @@ const made = Array.from({ length: PIECES }, (_, nth) => pieces(nth));
 const csvBytes = made[0]?.[0].length ?? PIECE_BYTES;
 
 /**
- * Returns a MiB of rows that look like a market maker's, and the same as a message. They
- * are sent again and again.
+ * Returns a MiB of rows that look like a market maker's, as CSV and as a message. The
+ * server sends these pieces again and again.
  */
 function pieces(nth: number): [Buffer, Buffer] {
   const rows: string[] = [];
