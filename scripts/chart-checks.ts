@@ -92,8 +92,8 @@ export async function checkAdditions(render: Render): Promise<void> {
 }
 
 /**
- * Checks the migration job, because before an upgrade the release's own ConfigMap still
- * has the old settings.
+ * Checks that the migration job has a ConfigMap of its own with the new settings. It runs
+ * before an upgrade, when the release's ConfigMap still has the old ones.
  */
 export async function checkMigration(render: Render): Promise<void> {
   const manifests = readManifests(

@@ -1,7 +1,7 @@
 /**
- * `npm run release`: writes everything that belongs to a version below `release/`: the
- * package, the docs as a site, the checksums of both, and the notes. It publishes
- * nothing; its last line shows how to do that.
+ * `npm run release`: writes the files of a version into `release/`: the package, the docs
+ * as a site, the checksums of both, and the notes. It publishes nothing; its last line
+ * shows how to do that.
  */
 import { createHash } from 'node:crypto';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';

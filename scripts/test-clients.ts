@@ -1,8 +1,8 @@
 /**
  * `npm run test:clients`: checks a live mirror with other people's clients. It lints the
- * interface document, and generates a TypeScript and a Python client from it, which order
- * a run, wait for it and read its result. It also reads the views with psql and with
- * Python clients for BI.
+ * interface document and generates a TypeScript and a Python client from it. Each client
+ * orders a run, waits for the run and reads its result. The script also reads the views
+ * with psql and with Python clients for BI.
  */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

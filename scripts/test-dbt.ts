@@ -100,8 +100,8 @@ async function dbt(target: Target, ...args: readonly string[]): Promise<void> {
 }
 
 /**
- * Installs dbt in an environment of its own, with DuckDB's extension for Delta in the
- * folder into which DuckDB itself would download it.
+ * Installs dbt in an environment of its own. DuckDB's extension for Delta is copied to
+ * the folder where DuckDB expects it, so DuckDB need not download it.
  */
 async function install(): Promise<void> {
   const venv = await openVenv('dbt', PACKAGES);

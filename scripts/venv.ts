@@ -1,6 +1,6 @@
 /**
  * Creates Python environments for commands that test this project with other projects'
- * tools. They are pinned, and outside the project.
+ * tools. The tools' versions are pinned, and the environments are outside the project.
  */
 import { existsSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';

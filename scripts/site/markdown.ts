@@ -164,8 +164,8 @@ function leadToSite(inline: Token[], page: string, site: Site): string[] {
 }
 
 /**
- * Turns one end of a link into text. The path is added after the words of the link,
- * because they seldom say which file they mean.
+ * Replaces the start or the end of a link, so that the link becomes plain text. At the
+ * end, the path of the file is added, because the link's own words seldom name the file.
  */
 function hide(token: Token, path?: string): void {
   token.type = 'html_inline';

@@ -1,7 +1,7 @@
 /**
  * The site's search. It loads the index and the library when a reader first enters the
- * field, so that mere reading loads neither. Both are scripts and not fetched data,
- * because a browser fetches nothing from a folder.
+ * field, so pages that are only read load neither. Both are loaded as scripts, because a
+ * page that was opened from a folder cannot use `fetch`.
  */
 const { root } = document.currentScript.dataset;
 const search = document.querySelector('search');
@@ -19,8 +19,8 @@ const NOTHING_FOUND = 'No page has all of these words.';
 /** The index, once it has been needed; a failure to load it is not kept. */
 let opening;
 /**
- * Increases whenever something else is to be shown, so that a late answer can tell that
- * it is late.
+ * Increases whenever something else is to be shown. A search whose number is no longer
+ * current discards its results.
  */
 let changes = 0;
 
