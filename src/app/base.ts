@@ -1,7 +1,8 @@
 /**
  * Opens the database and the resume state, which every process needs, and reads the
- * status of the mirror and its work. This module imports no code for queues, source,
- * metrics or lake, so read-only commands start quickly.
+ * status of the mirror and its work. Read-only commands use this module alone, so they
+ * start without the code that runs queues, reads the source, collects metrics or builds
+ * the lake.
  */
 import { join } from 'node:path';
 import pRetry from 'p-retry';

@@ -222,7 +222,7 @@ export interface NeededSecret {
   readonly part: 'database' | 'queues' | 'objects' | 'source';
   /** The service that the secret gives access to, such as `the database at db:5432`. */
   readonly what: string;
-  /** Tries the secret once more, because nothing else may be using it at the moment. */
+  /** Tries the secret once more, in case nothing else is using it at the moment. */
   readonly prove: () => Promise<void>;
 }
 

@@ -18,7 +18,8 @@ const PROVE_EVERY_MS = 60_000;
  * Returns a function that requests a page of a list, at most once a minute. If the
  * request fails for a reason other than the credentials, the credentials may be valid
  * again, so an earlier refusal is forgotten.
- * @throws from the function: the refusal, if the source refuses the page of either list
+ * @throws from the returned function: the refusal, if the source refuses the pages of
+ *   both lists
  */
 export function openSourceProof(
   lists: Pick<Source['lists'], 'page'>,

@@ -96,7 +96,7 @@ export interface Server {
 /**
  * Returns a server on this data folder that is running and ready: the existing one or a
  * new one.
- * @param port the port where its users expect it
+ * @param port the port where the server's clients expect it
  * @throws RetryableError `EMBEDDED_START`
  * @throws PermanentError `EMBEDDED_IN_USE` if a server that is not visible on this system
  *   is running on the data, `EMBEDDED_DAMAGED` if no server will start on this data again

@@ -18,7 +18,7 @@ const UNREACHABLE_ERRNO =
 const CERTIFICATE_ERRNO =
   /(?:^|_)CERT(?:_|$)|^UNABLE_TO_VERIFY_LEAF_SIGNATURE$/;
 
-/** Classifies a network errno. @returns undefined if it is neither kind of fault */
+/** Classifies a network errno. Returns undefined if it means neither kind of fault. */
 export function classifyErrno(errno: string): NetworkFault | undefined {
   if (UNREACHABLE_ERRNO.test(errno)) return 'unreachable';
   return CERTIFICATE_ERRNO.test(errno) ? 'certificate' : undefined;

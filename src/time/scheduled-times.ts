@@ -40,7 +40,7 @@ const ZONES_CACHED_MAX = 16;
 
 /**
  * Returns the first scheduled time after an instant.
- * @param afterMs in milliseconds since 1970, as is the result
+ * @param afterMs in milliseconds since 1970, like the result
  * @throws RangeError if the pattern or the time zone is invalid
  */
 export function nextScheduledMs(
