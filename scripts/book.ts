@@ -67,7 +67,10 @@ function titleOf(text: string): string {
   return title.replaceAll('`', '');
 }
 
-/** @returns the text under each heading of the second level, and that before the first */
+/**
+ * @returns the text under each heading of the second level, and the text before the
+ *   first heading
+ */
 function partsOf(text: string): { part: string; text: string }[] {
   return withoutFoot(text)
     .split(/^(?=## )/m)

@@ -110,7 +110,7 @@ async function checkRegistries(): Promise<Outcome> {
   if (/^\s*"resolved":\s*"https?:/m.test(lock))
     problems.push('package-lock.json names where it fetched from');
   if (/registry\s*=/.test(npmrc)) problems.push('.npmrc names a registry');
-  // Tarball addresses look like this in any registry, on any host.
+  // Tarball addresses have this form in any registry, on any host.
   const found = await command('git', [
     'grep',
     '-lE',

@@ -80,7 +80,7 @@ export class Measured {
 
   /**
    * Runs a command.
-   * @returns its requests to the source, and its duration
+   * @returns the number of the command's requests to the source, and its duration
    */
   async run(
     args: readonly string[],

@@ -52,7 +52,7 @@ export async function openScratch(
   return { folder, connectionString };
 }
 
-/** Does the same, and also creates an empty mirror in the folder. */
+/** Does the same as `openScratch`, and also creates an empty mirror in the folder. */
 export async function openScratchWarehouse(
   stack: AsyncDisposableStack,
 ): Promise<Scratch & { readonly warehouse: Warehouse }> {

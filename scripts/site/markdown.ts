@@ -137,7 +137,7 @@ function uniqueId(anchor: string, taken: Map<string, number>): string {
 
 /**
  * Points the links and pictures of a paragraph to their locations on the site.
- * @returns the files that the site must contain for them
+ * @returns the files that the site must contain for these links
  */
 function leadToSite(inline: Token[], page: string, site: Site): string[] {
   const files: string[] = [];

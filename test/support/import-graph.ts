@@ -102,7 +102,8 @@ function packageOf(specifier: string): string {
 
 /**
  * Finds cycles.
- * @returns each one as the path around it; imports of types count only with `withTypes`
+ * @returns each cycle as the list of its modules; imports of types count only with
+ *   `withTypes`
  */
 export function findCycles(
   graph: readonly Module[],

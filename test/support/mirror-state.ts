@@ -256,7 +256,7 @@ export async function countRows(pool: Pool, table: string): Promise<number> {
   );
 }
 
-/** Returns parties, without those that an audit no longer found. */
+/** Returns the parties, except those that an audit no longer found. */
 export async function presentParties(pool: Pool): Promise<string[]> {
   return (
     await column<string>(

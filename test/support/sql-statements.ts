@@ -242,7 +242,7 @@ class Reader {
 
   /**
    * Whether a condition such as `list === 'parties'` holds for the chosen names.
-   * @returns undefined if it depends on nothing that was chosen
+   * @returns undefined if the condition does not depend on a chosen name
    */
   #isChosen(condition: Node): boolean | undefined {
     const value = unwrap(condition);
@@ -277,7 +277,8 @@ class Reader {
     if (found?.node.type === 'AssignmentPattern') {
       return this.#fragment(child(found.node, 'right'), file, bindings);
     }
-    // The caller passes this fragment, so any condition will do.
+    // The fragment is a parameter whose text only the caller knows. Any condition can
+    // stand in for it.
     if (found !== undefined && FRAGMENT_TYPE.test(annotation(found.node, file)))
       return ['true'];
     return undefined;
