@@ -4,9 +4,13 @@ import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { expect, test } from 'vitest';
 
-const COMMANDS = resolve(import.meta.dirname, '../../src/cli/commands');
+const SOURCES = resolve(import.meta.dirname, '../../src');
 
-/** Every package that is in memory once the command is. */
+function urlOf(file: string): string {
+  return pathToFileURL(`${SOURCES}/${file}`).href;
+}
+
+/** Every package that is in memory once the command has what opens its database. */
 function loaded(command: string): Set<string> {
   const script = `import { registerHooks } from 'node:module';
     const found = new Set();
@@ -14,7 +18,8 @@ function loaded(command: string): Set<string> {
       found.add(url.split('/node_modules/').at(1)?.split('/').slice(0, url.includes('/node_modules/@') ? 2 : 1).join('/'));
       return next(url, context);
     } });
-    await import('${pathToFileURL(`${COMMANDS}/${command}.ts`).href}');
+    await import('${urlOf(`cli/commands/${command}.ts`)}');
+    await import('${urlOf('app/base.ts')}');
     console.log(JSON.stringify([...found]));`;
   const text = execFileSync(
     process.execPath,
