@@ -534,6 +534,37 @@ describe('a result by day and kind', () => {
       expect(content).toMatch(start);
       expect(content).not.toContain('var(--');
     }
+    await page.getByLabel('Split by').selectOption('transfer_type');
+    const [split] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'SVG', exact: true }).click(),
+    ]);
+    // Without its page, the picture has to say what it shows.
+    const picture = await readFile(await split.path(), 'utf8');
+    expect(picture).toContain('>entries by transfer_type, by day</text>');
+    for (const type of ['DEPOSIT', 'WITHDRAW', 'BOND'])
+      expect(picture).toContain(`>${type}: `);
+    expect([...view.problems, ...view.foreign]).toEqual([]);
+  });
+
+  test('is a bar for each name if all rows share the month and the asset', async () => {
+    const rows = ['m1', 'm2', 'm3'].map((market, n) => ({
+      month: '2026-10',
+      asset_id: 'aa'.repeat(32),
+      market,
+      paid: String(10 * (n + 1)),
+    }));
+    const lake = {
+      ...NO_LAKE,
+      ask: async () => ({ rows, isCut: false, tookMs: 1 }),
+    };
+    const { view } = await open({ status: wholeFacts() }, '/data', { lake });
+    const { page } = view;
+    await page.getByRole('button', { name: 'Run', exact: true }).click();
+    const bars = page.locator('#query-result .figure rect title');
+    await expect
+      .poll(() => bars.allTextContents())
+      .toEqual(['m1 · paid: 10', 'm2 · paid: 20', 'm3 · paid: 30']);
     expect([...view.problems, ...view.foreign]).toEqual([]);
   });
 

@@ -15,6 +15,8 @@ const FAMILY = 'system-ui, sans-serif';
 const LABEL_GAP = 8;
 const EDGE = 2;
 const TITLE_HEIGHT = 24;
+const CAPTION_LINE = 20;
+const SAMPLE = 12;
 
 /**
  * Returns the shapes of a chart.
@@ -192,6 +194,40 @@ export function stackCharts(charts) {
     return [...(title ? [heading] : []), ...own.map((one) => moved(one, from))];
   });
   return { shapes, height: top };
+}
+
+/**
+ * Adds below a picture what it needs without its page: what it shows, and what each colour
+ * stands for.
+ * @param legend `{ tone, text }` of each colour
+ */
+export function withCaption({ shapes, width, height, label, legend }) {
+  const written = [{ text: label }, ...legend];
+  const caption = written.flatMap(({ tone, text }, index) => {
+    const y = height + (index + 1) * CAPTION_LINE;
+    const words = {
+      kind: 'text',
+      x: tone === undefined ? LEFT : LEFT + SAMPLE + LABEL_GAP,
+      y,
+      anchor: 'start',
+      text,
+    };
+    const sample = {
+      kind: 'rect',
+      tone,
+      x: LEFT,
+      y: y - SAMPLE + EDGE,
+      width: SAMPLE,
+      height: SAMPLE,
+    };
+    return tone === undefined ? [words] : [sample, words];
+  });
+  return {
+    shapes: [...shapes, ...caption],
+    width,
+    height: height + written.length * CAPTION_LINE + LABEL_GAP,
+    label,
+  };
 }
 
 function moved(shape, down) {

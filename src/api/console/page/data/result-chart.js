@@ -6,7 +6,13 @@ import { el, svg } from '../common/dom.js';
 import { assetName } from '../common/assets.js';
 import { grouped, shortId } from '../common/format.js';
 import { readInstant, usualAxis, usualFigure } from '../shared/chart-choice.js';
-import { shapesOf, stackCharts, toCanvas, toSvg } from './figure.js';
+import {
+  shapesOf,
+  stackCharts,
+  toCanvas,
+  toSvg,
+  withCaption,
+} from './figure.js';
 
 const PARTS_MAX = 6;
 /** Nobody scrolls through more charts than this. */
@@ -56,8 +62,12 @@ export function resultChart(columns, rows, { units, assets, isReady }) {
 
 function whyNone(columns, rows, { figures, units }) {
   if (rows.length === 1) return ONE_ROW;
-  if (figures.length > 0)
-    return figures.some(({ name }) => units[name]) ? UNITS_APART : NO_AXIS;
+  if (figures.length > 0) {
+    const areUnitsApart = figures
+      .flatMap(({ name }) => units[name] ?? [])
+      .some((unit) => distinct(columns, rows, unit).size > 1);
+    return areUnitsApart ? UNITS_APART : NO_AXIS;
+  }
   const several = columns.find(
     ({ kind }, index) =>
       kind === 'text' &&
@@ -84,7 +94,11 @@ function partsOf(columns, rows, { sizes, unit, assets }) {
   );
   // Names are candidates even if they are too many to draw. Otherwise a time that only
   // describes its row would take their place.
-  const candidates = [...ofKind('time'), ...ofKind('text')].map((column) => ({
+  // A time that all rows share, such as the month of a question, leaves the axis to them.
+  const times = ofKind('time').filter(
+    (column) => sizeOf(column) > 1 || names.length === 0,
+  );
+  const candidates = [...times, ...ofKind('text')].map((column) => ({
     ...column,
     index: columns.indexOf(column),
   }));
@@ -181,13 +195,14 @@ function chooser({ columns, rows, drawable }) {
     });
     const label = `${heading}${names.split && ` by ${names.split}`}, by ${names.axis}${wanted.length > 1 ? ', for each asset' : ''}`;
     const { shapes, height } = stackCharts(charts);
-    drawn = { shapes, width, height, label };
+    const entries = legendOf(charts, axis.kind === 'time');
+    drawn = withCaption({ shapes, width, height, label, legend: entries });
     const colourOf = (tone) => `var(--${tone})`;
     const said = `${label}; the table below has every value.`;
     place.replaceChildren(
       toSvg(shapes, { width, height, label: said, colourOf }),
     );
-    legend.replaceChildren(...legendOf(charts, axis.kind === 'time'));
+    legend.replaceChildren(...entries.map(legendItem));
     note.textContent =
       wanted.length > shared.length
         ? `The first ${CHARTS_MAX} of ${wanted.length} assets are drawn: choose one to see another.`
@@ -374,18 +389,19 @@ function add(known, value) {
  */
 function legendOf(charts, isTime) {
   if (isTime && charts.length === 1)
-    return charts[0].series.map(({ name, tone, texts }) =>
-      legendItem(tone, `${name}: ${texts.at(-1)} at the end`),
-    );
+    return charts[0].series.map(({ name, tone, texts }) => ({
+      tone,
+      text: `${name}: ${texts.at(-1)} at the end`,
+    }));
   const tones = new Map(
     charts.flatMap(({ series }) =>
       series.map(({ name, tone }) => [name, tone]),
     ),
   );
-  return [...tones].map(([name, tone]) => legendItem(tone, name));
+  return [...tones].map(([text, tone]) => ({ tone, text }));
 }
 
-function legendItem(tone, text) {
+function legendItem({ tone, text }) {
   const sample = svg(
     'svg',
     { width: 12, height: 12, 'aria-hidden': 'true' },
