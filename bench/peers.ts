@@ -1,6 +1,6 @@
 /**
- * Compares ledger-mirror with its peers: dlt, DuckDB and the Singer SDK, which are pinned
- * in their own environment. All take turns on the same source and the same Postgres. `npm
+ * Compares ledger-mirror with its peers: dlt, DuckDB, the Singer SDK and PyAirbyte, which
+ * are pinned in environments of their own. All take turns on the same source and the same Postgres. `npm
  * run bench -- peers [--quick]` prints the tables of bench/README.md.
  */
 import { spawn } from 'node:child_process';
@@ -21,6 +21,8 @@ const PACKAGES = [
   'duckdb==1.5.5',
   'singer-sdk==0.54.9',
 ];
+/** PyAirbyte needs other versions of what the others need, so it has its own environment. */
+const AIRBYTE_PACKAGES = ['airbyte==0.71.3'];
 const isQuick = process.argv.includes('--quick');
 const PARTIES = isQuick ? 50_000 : 200_000;
 const FAULTY_PARTIES = 20_000;
@@ -48,6 +50,13 @@ if ('missing' in venv)
     `not run: the peers cannot be installed: ${venv.missing}\n`,
   );
 const python = 'bin' in venv ? join(venv.bin, 'python') : undefined;
+const airbyteVenv = await openVenv('pyairbyte', AIRBYTE_PACKAGES);
+if ('missing' in airbyteVenv)
+  process.stdout.write(
+    `not run: PyAirbyte cannot be installed: ${airbyteVenv.missing}\n`,
+  );
+const airbytePython =
+  'bin' in airbyteVenv ? join(airbyteVenv.bin, 'python') : undefined;
 const admin = stack.use(
   openWarehouse({ url: connectionString, onIdleError: () => undefined }),
 );
@@ -140,6 +149,16 @@ const LISTS: Readonly<Record<string, (url: string) => Promise<Ended>>> = {
   },
   'Singer SDK → file': async (url) =>
     timed(peer('singer_lists.py', url, await fresh('singer'))),
+  ...(airbytePython !== undefined && {
+    'PyAirbyte → Postgres': async (url: string) =>
+      timed([
+        airbytePython,
+        join(ROOT, 'bench/peers/pyairbyte_lists.py'),
+        url,
+        connectionString,
+        await fresh('pyairbyte'),
+      ]),
+  }),
 };
 
 /** Creates a migrated database, without data from an earlier run. */
@@ -203,10 +222,12 @@ async function inTurns(
 
 function resultOf(ended: Ended | undefined): string {
   if (ended?.code === undefined) return 'no end';
+  // PyAirbyte logs to standard output, in JSON.
   const said = ended.said
     .replace(/peak.*/s, '')
-    .trim()
-    .replaceAll('\n', ', ');
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('{'))
+    .join(', ');
   return `${said === '' ? 'nothing' : said}, exit ${ended.code}`;
 }
 
