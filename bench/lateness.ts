@@ -3,7 +3,7 @@
  * party: `npm run bench -- lateness [PARTIES [NIGHTS]]`. It simulates a year of nights on
  * a real Postgres, with the product's own code to plan, order and settle exports. Each
  * night makes all earlier requests a day older. There is no source: the entries are drawn
- * from a seed, and every requested entry arrives at once.
+ * from a seed, and every requested entry arrives immediately.
  */
 import { openApp, type App } from '../src/app/app.ts';
 import { readConfig } from '../src/config/environment.ts';

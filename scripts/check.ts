@@ -23,7 +23,8 @@ const ROOT = resolve(import.meta.dirname, '..');
 const STEP_TIMEOUT_MS = 5 * 60_000;
 const OUTPUT_CHARACTERS_MAX = 20_000;
 /**
- * Listed one by one, because a linter that is given the root follows the links in it too.
+ * Listed one by one, because a linter that is given the root also follows the root's
+ * links.
  */
 const LINTED = ['src', 'jobs', 'migrations', 'test', 'bench', 'scripts', 'bin'];
 /** Printed, with exit code 0, when the type-aware half of the linter crashes. */

@@ -13,9 +13,9 @@ const ACTION = 'look at the sessions of the database';
 const SESSION = statement({ pid: 'int' })`select pg_backend_pid() as pid`;
 
 /**
- * Requires real sessions, which it tests by opening two connections at once. With real
- * sessions, each connection has its own server process. Behind a transaction pooler, the
- * process that has just served the first connection also serves the second.
+ * Requires real sessions, which it tests by opening two connections at the same time.
+ * With real sessions, each connection has its own server process. Behind a transaction
+ * pooler, the process that has just served the first connection also serves the second.
  * @throws PermanentError `DATABASE_POOLER`
  */
 export async function requireSessions(pool: Pool): Promise<void> {

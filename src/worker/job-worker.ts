@@ -43,8 +43,8 @@ const QUIET_MAX_MS = 120_000;
 const CLOCK_DIFFERENCE_MAX_MS = 60_000;
 
 /**
- * How many jobs of each queue a worker runs concurrently: both lists at once, but only
- * one nightly run.
+ * How many jobs of each queue a worker runs concurrently: both lists at the same time,
+ * but only one nightly run.
  */
 const CONCURRENCY: Readonly<Record<QueueName, number>> = {
   sync: 2,
@@ -138,8 +138,9 @@ export class JobWorker implements AsyncDisposable {
     this.#isWorking = true;
     const { queues, jobs } = this.#options;
     for (const queue of names) {
-      // One more than the number of exports that may use the source at once, so that a
-      // small ledger can be requested while a large one is being split or published.
+      // One more than the number of exports that may use the source at the same time, so
+      // that a small ledger can be requested while a large one is being split or
+      // published.
       const concurrency =
         queue === 'export'
           ? jobs.sourceExportConcurrency + 1

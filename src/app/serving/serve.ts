@@ -24,11 +24,12 @@ import { openConsoleLake } from './console-lake.ts';
 
 /** How long the measurements are cached, regardless of how many clients read them. */
 const UPKEEP_MAX_AGE_MS = 5_000;
-/**
- * How long a look at the source's lists is reused, so that several people who press the
- * button cost the source four requests in total, and not four each.
- */
+/** How long the result of a test notice is reused, so that a double click sends only one. */
 const NOTICE_MAX_AGE_MS = 1_000;
+/**
+ * How long a preview of the source's lists is reused. Several people who press the button
+ * within that time cost the source four requests in total, and not four each.
+ */
 const LOOK_MAX_AGE_MS = 60_000;
 /** A source that needs longer for four pages should be examined with `doctor`. */
 const LOOK_TIMEOUT_MS = 45_000;
@@ -79,7 +80,7 @@ function openConsole(app: App, lake: LakeQueries): ConsoleParts {
     assets: knownAssets(config),
     preview: () => describeNightly(jobs, config),
     look: sharedLoad(() => lookFirst(app), LOOK_MAX_AGE_MS),
-    // All who press the button at once share one notice.
+    // Everyone who presses the button at the same moment shares one notice.
     testNotices: sharedLoad(() => testNotices(config), NOTICE_MAX_AGE_MS),
     upkeep: sharedLoad(() => measureUpkeep(app), UPKEEP_MAX_AGE_MS),
   };

@@ -1,6 +1,6 @@
 /**
- * Accepts redis-server's `--port` and prints the same line when it is ready, so that both
- * can be started in the same way.
+ * Accepts redis-server's `--port` and prints the same line when it is ready, so that
+ * tests start both programs in the same way.
  */
 import { parseArgs } from 'node:util';
 import { createRedisServer } from 'js-redis-server';
