@@ -127,8 +127,9 @@ export async function addAccess(
 }
 
 /**
- * Whether a request only reads. A route with another method than GET counts only if it
- * declares so itself; the queue board's routes and unknown paths never do.
+ * Whether a request only reads. With a method other than GET, a request counts as reading
+ * only if its route declares `onlyReads`, which neither the queue board's routes nor
+ * unknown paths do.
  */
 function isReading({ method, routeOptions }: FastifyRequest): boolean {
   return READING.has(method) || routeOptions.config.onlyReads === true;
@@ -147,7 +148,7 @@ function fixTokens({
 /**
  * Returns the role of a request. A proxy that authenticates its users adds its own bearer
  * token to each request. If the request also has a valid session, the proxy's token does
- * not count as an attempt to guess one.
+ * not count as a wrong guess.
  */
 async function roleOf(
   request: FastifyRequest,

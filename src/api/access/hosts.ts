@@ -15,8 +15,8 @@ import { StatusError } from '../kit/status-error.ts';
 import { isPagePath, pathOf } from './paths.ts';
 
 /**
- * Headers that proxies add. If no token were required, a proxy would open the mirror to
- * every client that can reach the proxy.
+ * Headers that proxies add. If no token is required, requests with one of them are
+ * refused: otherwise, every client that can reach the proxy could use the mirror.
  */
 const PROXY_HEADERS = [
   'forwarded',
@@ -41,7 +41,8 @@ export function isLoopback(host: string): boolean {
 
 /**
  * Whether a request was sent to a name of this machine; checked if no token is required.
- * A request without a Host header is accepted, because a browser would send one.
+ * A request without a Host header is accepted: browsers always send one, so it comes from
+ * another program.
  */
 export function isAskedLocally(hostHeader: string | undefined): boolean {
   if (hostHeader === undefined) return true;
@@ -129,8 +130,8 @@ function isOurOrigin(
   { hasToken }: HostRules,
 ): boolean {
   const { origin, 'sec-fetch-site': site } = request.headers;
-  // The browser itself compares the origin with the page's address, and no page can
-  // influence the result.
+  // The browser itself compares the page's origin with the requested address, and no page
+  // can forge the result.
   if (hasToken && site === 'same-origin') return true;
   const hosts = [
     request.headers.host,
@@ -144,8 +145,8 @@ function isOurOrigin(
 }
 
 /**
- * Returns the host name that the client sent to the outermost proxy. No page can make a
- * browser send this header to another site.
+ * Returns the host name that the client sent to the outermost proxy. The proxy reports it
+ * in `X-Forwarded-Host`, a header that no page can make a browser send to another site.
  */
 function forwardedHost({ headers }: FastifyRequest): string | undefined {
   const forwarded = headers['x-forwarded-host'];

@@ -15,9 +15,10 @@ import {
 } from './store/account-statements.ts';
 
 /**
- * Maximum number of lines shown. All of them are printed, and a browser's time to lay out
- * the paper grows with the square of their number: 5,000 lines took 75 s on two busy
- * cores. A longer statement can be read with the ready question, or saved as a file.
+ * Maximum number of lines shown. Printing lays out all of them, and the time that a
+ * browser needs for that grows with the square of their number: 5,000 lines took 75 s on
+ * two busy cores. The ready question `statement` returns all lines of a longer statement,
+ * and so does the download.
  */
 export const LINES_MAX = 5_000;
 
@@ -185,7 +186,8 @@ export function judgeMonth(
   if (gaps.length > 0)
     return {
       verdict: 'incomplete',
-      // The end of the known range is always among the reasons, whatever the others are.
+      // The result has no `provenTo`, so the end of the known range is given as a reason
+      // instead.
       reasons: provenTo === null ? reasons : [...reasons, ...holes],
       provenTo: null,
     };

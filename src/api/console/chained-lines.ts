@@ -1,7 +1,7 @@
 /**
  * Orders the entries of each block so that each balance follows from the one before it.
- * The source gives the entries of a block no order, so none is truer than another; this
- * is one that a reader can follow.
+ * The source does not order the entries of a block, so no order is the true one. This one
+ * is easy to follow.
  */
 import type { MonthLine } from './store/account-statements.ts';
 
@@ -72,8 +72,8 @@ function chainBlock(
     surplus.set(from, (surplus.get(from) ?? 0) + 1);
     surplus.set(to, (surplus.get(to) ?? 0) - 1);
   }
-  // A walk must begin at a balance that more entries lead from than to. If there is no
-  // such balance, it begins at the balance before the block.
+  // A walk begins at a balance that more entries leave than reach. If there is no such
+  // balance, the walk begins at the balance before the block.
   const starts = [
     ...[...surplus].flatMap(([balance, count]) =>
       Array.from({ length: Math.max(count, 0) }, () => balance),
@@ -88,9 +88,9 @@ function chainBlock(
 }
 
 /**
- * Takes all steps that can be walked from a balance, and removes them from `left`. A walk
- * that gets stuck too early backs up to the last balance that another step leads from,
- * and inserts the round trip from there at that point (Hierholzer's algorithm).
+ * Walks from a balance until no step is left that the walk can reach, and removes the
+ * steps taken from `left`. At a balance without a further step, the walk backs up to the
+ * last balance that has one, and inserts a round trip there (Hierholzer's algorithm).
  */
 function walk(left: Map<string, Step[]>, start: string): readonly MonthLine[] {
   const open: Step[] = [];

@@ -1,11 +1,11 @@
 /**
- * Runs commands of `ledger-mirror` in processes that answer one after another. To start
- * such a process takes half a second, and a short question only some hundredths of one,
- * so an idle process is kept for the next question.
+ * Runs commands of `ledger-mirror` in separate processes, each of which can run several
+ * commands in turn. Starting a process takes half a second, but a short question takes
+ * only a few hundredths of a second, so an idle process is kept for the next question.
  *
- * Nothing of a question stays in a kept process, because each opens an engine of its own.
- * A process that failed, was stopped or has grown is ended all the same, and another one
- * is started in its place.
+ * Each command opens its own engine, so a kept process retains nothing of earlier
+ * questions. Nevertheless, a process that failed, was stopped or has grown too large is
+ * ended and replaced.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { Socket } from 'node:net';
@@ -16,8 +16,8 @@ const IDLE_MS = 5 * 60_000;
 /** After this time, a process that was told to end is killed. */
 const END_GRACE_MS = 5_000;
 /**
- * A process that occupies more memory than this is not kept. After a short question it
- * has about half of it, most of which are the pages of Node and DuckDB themselves.
+ * A process that occupies more memory than this is not kept. After a short question, a
+ * process occupies about half of this limit, mostly for Node and DuckDB themselves.
  */
 const KEPT_BYTES_MAX = 320 * 2 ** 20;
 const ERRORS_CHARACTERS_MAX = 4_000;
@@ -26,7 +26,7 @@ const ERRORS_CHARACTERS_MAX = 4_000;
 export interface CommandRequest {
   readonly args: readonly string[];
   /**
-   * The largest output. The command is stopped when it has written more, and only whole
+   * Maximum size of the output. A command that writes more is stopped, and only whole
    * lines are returned.
    */
   readonly limits?: { readonly lines: number; readonly characters: number };
@@ -49,8 +49,8 @@ export type CommandReply = z.output<typeof REPLY>;
 export interface CommandProcesses extends AsyncDisposable {
   /**
    * Runs a command that only reads. If a kept process ends without an answer, another one
-   * runs the command again. It returns after the process has answered or ended, never
-   * before.
+   * runs the command again. The promise settles only after the process has answered or
+   * ended.
    * @param signal ends the process, and with it the command
    * @throws CommandEndedError if the process ended without an answer
    */
@@ -69,7 +69,9 @@ export interface CommandProcessesOptions {
   readonly timeoutMs: number;
   /** How long an idle process is kept; tests use a shorter time. */
   readonly idleMs?: number;
-  /** The time after which a process that was told to end is killed; likewise. */
+  /**
+   * After this time, a process that was told to end is killed; tests use a shorter time.
+   */
   readonly graceMs?: number;
 }
 
@@ -113,8 +115,8 @@ class KeptProcesses implements CommandProcesses {
       try {
         return await this.#ask(kept, request, limit);
       } catch (error) {
-        // The process may have ended while it was idle, or because of what it had done
-        // before. A command only reads, so it can be run again.
+        // The process may have ended while it was idle, or because of an earlier command.
+        // This command only reads, so it can be run again.
         if (limit.aborted) throw error;
       }
     }
@@ -175,7 +177,9 @@ class KeptProcesses implements CommandProcesses {
     }, this.#options.idleMs ?? IDLE_MS).unref();
   }
 
-  /** Starts another process ahead, so that the next question need not wait for it. */
+  /**
+   * Starts another process in advance, so that the next question need not wait for it.
+   */
   #replace(): void {
     if (!this.#isClosed && this.#idle === undefined) this.#keep(this.#start());
   }

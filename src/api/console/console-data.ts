@@ -117,8 +117,8 @@ export function addConsoleData(
 
 /**
  * Estimates the first nightly run from the source's own lists.
- * @throws StatusError if the lists were read before, because the mirror's own preview is
- *   exact then, or if the source does not answer
+ * @throws StatusError if the source does not answer, or if the lists have already been
+ *   read: the mirror's own preview is then exact
  */
 async function lookAtSource(
   parts: ConsoleParts,

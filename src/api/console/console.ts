@@ -11,8 +11,8 @@ import { openRoutes } from '../kit/routes.ts';
 
 const FOLDER = new URL('page/', import.meta.url);
 /**
- * Rules that the command line and the console share. The page imports them as if they lay
- * in its folder `shared/`.
+ * Rules that the command line and the console share. The page imports them as if they
+ * were in its folder `shared/`.
  */
 const SHARED = new URL('../../format/', import.meta.url);
 

@@ -1,8 +1,8 @@
 /**
  * Answers questions about the lake by running `ledger-mirror query` in separate
  * processes: a statement can exhaust or crash its process, but never the API. The number
- * of concurrent statements, their run time and the size of their results are limited. A
- * file has a process of its own; answers come from processes that are kept.
+ * of concurrent statements, their run time and the size of their results are limited.
+ * Each file gets a process of its own; answers come from processes that are reused.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -82,14 +82,14 @@ export interface LakeQueries {
 
 const AT_ONCE_MAX = 2;
 /**
- * Maximum number of files that clients may be reading. The statements of most of them
- * have already finished.
+ * Maximum number of files that clients may be reading at the same time. It exceeds the
+ * limit on statements, because most of these files' statements have already finished.
  */
 const FILES_MAX = 16;
 /**
- * How much of a file is kept on the disk for a client that reads slowly or pauses. If a
- * file is longer, its statement has to wait for the client, within the statement's own
- * timeout.
+ * How much of a file is kept on the disk for a client that reads slowly or pauses. The
+ * statement of a longer file has to wait for the client, and the time spent waiting
+ * counts towards the statement's timeout.
  */
 const AHEAD_BYTES_MAX = 64 * 2 ** 20;
 const TIMEOUT_SECONDS = 60;

@@ -57,8 +57,8 @@ export interface FollowOptions<Value> {
   /** Time between two reads, in milliseconds. */
   readonly everyMs: number;
   /**
-   * Returns the string by which values are compared: if it is equal, the value has not
-   * changed. The default is the value's JSON.
+   * Returns the string by which a value is compared with the previous one: equal strings
+   * mean that nothing has changed. The default is the value's JSON.
    */
   readonly textOf?: (value: Value) => string;
   /**

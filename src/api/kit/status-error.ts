@@ -153,7 +153,7 @@ export function sendJson(
   return sendJsonText(reply, JSON.stringify(body, undefined, indent));
 }
 
-/** Sends JSON that is already text, in the same way. */
+/** Like `sendJson`, for JSON that has already been serialized. */
 export function sendJsonText(reply: FastifyReply, json: string): FastifyReply {
   // Send the body as bytes, because Fastify adds a charset to the Content-Type of a
   // string.

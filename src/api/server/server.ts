@@ -58,7 +58,8 @@ export interface HttpTimeouts {
   readonly connectionsCheckingInterval: number;
   /**
    * How long a connection may be idle, in both directions, while a response is being
-   * sent. It ends readers that never come back; each of them keeps an object open.
+   * sent. Each such connection keeps an object open, so a client that stops reading must
+   * not keep its connection forever.
    */
   readonly idleTimeout: number;
 }
@@ -185,8 +186,8 @@ export async function buildServer(
   });
 
   const status = shareStatus(deps);
-  // The first viewer need not wait for the whole reading. If it fails, viewers get the
-  // error of their own reading, because a failed one is not shared with later callers.
+  // Read the status in advance, so that the first viewer waits less. A failure here can
+  // be ignored, because it is not shared with later callers: they read the status again.
   status().catch(() => undefined);
   addSafety(server);
   addBasePath(server, basePath);

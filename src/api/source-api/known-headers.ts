@@ -15,9 +15,9 @@ const RANGES_MAX = 20;
 type Known = Partial<Pick<LedgerReading, 'knownFrom' | 'knownTo' | 'missing'>>;
 
 /**
- * Adds `X-Mirror-Known-To`: everything requested is known from the beginning up to that
- * instant. If the beginning is not known, `X-Mirror-Known-From` is sent instead. If the
- * caller accepted a partial response, `X-Mirror-Missing` lists the missing ranges.
+ * Adds `X-Mirror-Known-To`, the instant up to which everything requested is known from
+ * the beginning. If the beginning is not known, `X-Mirror-Known-From` is sent instead. If
+ * the caller accepted a partial response, `X-Mirror-Missing` lists the missing ranges.
  */
 export function addKnownHeaders(
   reply: FastifyReply,
@@ -37,9 +37,10 @@ export function addKnownHeaders(
 
 /**
  * Adds the block time that a node would send, capped at the instant up to which this
- * ledger is proven. If it were the time of the lists, a client would wrongly consider a
- * ledger complete that was exported before the lists were read. No block height is sent,
- * because the mirror only knows the blocks of its lists.
+ * ledger is proven. With the block time of the lists instead, clients would wrongly
+ * consider a ledger complete up to that time, even if it was exported before the lists
+ * were read. No block height is sent, because the mirror only knows the blocks of its
+ * lists.
  */
 export function addProvenTime(
   reply: FastifyReply,

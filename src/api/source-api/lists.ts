@@ -2,11 +2,11 @@
  * The source-compatible API: `GET /api/v2/parties` and `/api/v2/checkpoints`.
  *
  * The network's own party is listed without a position. It counts as the newest row: it
- * comes first in newest-first order and last in oldest-first order. The source omits it
- * unless it is on the first page, and returns nothing after its cursor; here, a client
- * that follows the cursors gets every row. If several checkpoints have the same height,
- * the source does not define their order and its cursor cannot distinguish them; here,
- * each has its own cursor.
+ * comes first in newest-first order and last in oldest-first order. The source omits this
+ * party unless it is on the first page, and returns nothing after the party's cursor.
+ * Here, a client that follows the cursors gets every row. If several checkpoints have the
+ * same height, the source does not define their order and its cursor cannot distinguish
+ * them; here, each has its own cursor.
  */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -45,8 +45,8 @@ const PARTY_FIELDS = { party_id: 'string', ...PAGE_FIELDS } as const;
 const PLAIN_ID = /^[\w-]+$/;
 const EVEN_HEX = /^(?:[0-9a-f]{2})+$/i;
 /**
- * The paging of a page of at most one row that is not a slice of the list, such as a
- * party that was looked up by its id.
+ * The page request for a response that has at most one row and is not a slice of the
+ * list: for example, a party that is looked up by its id.
  */
 const SINGLE_ROW = { isForward: true, rowsMax: 1, beyond: undefined } as const;
 

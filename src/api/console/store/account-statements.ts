@@ -23,8 +23,8 @@ const endOf = (month: string): RawBuilder<unknown> =>
   sql`((${month}::date + interval '1 month') at time zone 'UTC')`;
 
 /**
- * Selects the sides of entries that belong to the party.
- * @param rows SQL for the entries, which are rows of `mirror.ledger_entries`
+ * Selects, for each entry in `rows`, the sides that belong to the party.
+ * @param rows a query on `mirror.ledger_entries`
  */
 function ownSides(rows: RawBuilder<unknown>, partyId: string) {
   return sql`
@@ -67,10 +67,12 @@ const ACCOUNT_COLUMNS = {
 export type MonthAccount = RowOf<typeof ACCOUNT_COLUMNS>;
 
 /**
- * Selects the party's accounts with their balances. The entries of a block are chained by
- * their balances: the balance after each entry is the balance before the next one. Once
- * these pairs cancel out, only the block's first and last balances remain. Of the entries
- * before the month, only the newest `SUMMED_MAX` are read.
+ * Selects the party's accounts with their balances. Only the newest `SUMMED_MAX` entries
+ * from before the month are read.
+ *
+ * The entries of a block form a chain: the balance after an entry is the balance before
+ * the next one. Such pairs of equal balances cancel out, so only the block's first and
+ * last balances remain.
  */
 export function accountsOfMonth(
   range: StatementRange,

@@ -49,8 +49,8 @@ const SUMMARY = sql`
 
 /**
  * Selects a page of parties in the order of their ids. `prefix || 'zz'` is an upper bound
- * for ids that begin with the prefix: what follows it is hex or a word, and sorts below
- * `zz` in every collation.
+ * for ids that begin with the prefix: the rest of such an id is hex or a word, which
+ * sorts below `zz` in every collation.
  * @param after the id after which the page begins
  */
 export function partiesById(

@@ -239,8 +239,8 @@ export async function readCosts(
   const none = { requests: '0', retries: '0', bytes: '0' };
   return [
     ...syncs.map((row) => costOf(row, row.subject)),
-    // Requests that the nightly run itself sends belong to its exports, the stage between
-    // its lists and its load.
+    // Requests that the nightly run itself sends count for the exports. This stage lies
+    // between the syncs of the lists and the load.
     costOf(
       {
         ...own,

@@ -46,9 +46,8 @@ export interface ListState {
   readonly headHeight: string;
   /**
    * Time of that block, in nanoseconds since 1970; 0 before the first sync. It is never
-   * later than the instant up to which the last nightly run proved the ledgers: clients
-   * consider ledgers complete up to this time, and a sync of the lists adds no entries
-   * to them.
+   * later than `provenTo`: clients consider ledgers complete up to this time, but a sync
+   * of the lists does not add entries to the ledgers.
    */
   readonly headNanos: string;
   /**
@@ -107,10 +106,10 @@ interface SliceText {
  * $3.
  */
 const SLICES: Readonly<Record<ListName, (slice: SliceText) => string>> = {
-  // Selects one row with a text for each column, because reading a thousand rows of three
-  // values would take longer than everything else. Neither ids nor JSON contain a line
-  // break, so line breaks separate them. Few parties have extra fields, so those are
-  // listed by id.
+  // Aggregates the page into a single row, because transferring a thousand rows of three
+  // values would take longer than everything else. The ids and the positions are joined
+  // by line breaks, which neither of them contains. Few parties have extra fields, so
+  // those fields are keyed by id.
   parties: ({ isBeyond, side, order }) => `
     select string_agg(party_id, E'\\n') as ids, string_agg(pos::text, E'\\n') as positions,
       jsonb_object_agg(party_id, extra - 'id') filter (where extra is not null) as extras
@@ -119,8 +118,8 @@ const SLICES: Readonly<Record<ListName, (slice: SliceText) => string>> = {
       where epoch = $1 and ${isBeyond ? `pos ${side} $3::bigint` : 'pos is not null'}
       order by parties.pos ${order} limit $2::int
     ) page`,
-  // Reads one more row than requested, because all copies of the row that the slice
-  // starts from may already have been served.
+  // The inner query reads one more row than requested, because all copies of the row that
+  // the slice starts from may already have been served.
   checkpoints: ({ isBeyond, side, order }) => `
     select at_block::text as "atBlock", hash, block_hash as "blockHash",
       nth::text as copy, extra
@@ -143,7 +142,7 @@ export function readListState(rows: Rows, list: ListName): Promise<ListState> {
 /** A slice that starts at an end of the list, or strictly beyond a position. */
 type Slice = Omit<PageRequest, 'isForward'>;
 
-/** Reads a slice of the parties, in the direction in which the slice is read. */
+/** Reads a slice of the parties. The rows come in the slice's own direction. */
 export async function readPartySlice(
   rows: Rows,
   epoch: number,
@@ -173,7 +172,7 @@ interface PartyColumns {
   readonly extras: Readonly<Record<string, ExtraFields>> | null;
 }
 
-/** Reads a slice of the checkpoints, in the direction in which the slice is read. */
+/** Reads a slice of the checkpoints. The rows come in the slice's own direction. */
 export function readCheckpointSlice(
   rows: Rows,
   epoch: number,
