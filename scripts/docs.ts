@@ -1,8 +1,8 @@
 /**
  * Writes the parts of the docs that come from the source: the table of settings, and the
  * JSON Schema of a run. Also writes the parts of the source that come from the docs: the
- * advice for each error code, and the words that the console explains. Last, writes the links to the next and the previous page at
- * the foot of each page.
+ * advice for each error code, and the words that the console explains. Last, writes the
+ * links to the next and the previous page at the foot of each page.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';

@@ -24,7 +24,7 @@ import { openConsoleLake } from './console-lake.ts';
 
 /** How long the measurements are cached, regardless of how many clients read them. */
 const UPKEEP_MAX_AGE_MS = 5_000;
-/** How long the result of a test notice is reused, so that a double click sends only one. */
+/** How long the result of a test notice is reused, so that a double click sends one. */
 const NOTICE_MAX_AGE_MS = 1_000;
 /**
  * How long a preview of the source's lists is reused. Several people who press the button

@@ -6,7 +6,7 @@
 import { unescape as unescapePercent } from 'node:querystring';
 import { GatewayError } from './errors.ts';
 
-/** Parameters that are messages: only their members can be set, and a value is an error. */
+/** Parameters that are messages. Only their members can be set; a value is an error. */
 const MESSAGES = {
   pagination: 'datanode.api.v2.Pagination',
   date_range: 'datanode.api.v2.DateRange',
