@@ -96,8 +96,8 @@ export function chart(target, { label, times, series, form, said }) {
 }
 
 /**
- * Makes each name in the legend a button for the keyboard. The library shows and hides a
- * series only when its name is clicked.
+ * Makes each name in the legend a button that the keyboard reaches. The library itself
+ * shows and hides a series only when the name is clicked.
  */
 function reachLegend({ root, series }) {
   const names = root.querySelectorAll('.u-legend .u-series .u-label');
@@ -110,7 +110,8 @@ function reachLegend({ root, series }) {
     name.tabIndex = 0;
     name.setAttribute('role', 'button');
     tell();
-    // The library's own listener is on the cell around the name, so it runs later.
+    // The library's own listener is on the cell around the name and runs after this one,
+    // so wait for it before reading the state.
     name.addEventListener('click', () => queueMicrotask(tell));
     name.addEventListener('keydown', (event) => {
       if (event.key !== 'Enter' && event.key !== ' ') return;

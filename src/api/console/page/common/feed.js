@@ -59,7 +59,8 @@ export function follow(take) {
       else requestAnimationFrame(draw);
     });
   };
-  // A frame requested before the tab was hidden comes only when the tab is shown again.
+  // A frame requested before the tab was hidden comes only when the tab is shown again,
+  // so draw without waiting for it.
   document.addEventListener('visibilitychange', () => {
     if (document.hidden && isDrawing) draw();
   });

@@ -89,7 +89,8 @@ function showTip(button, word) {
   explained = button;
   const tip = byId(TIP);
   setText(tip, `${word}: ${GLOSSARY.get(word)}.`);
-  // Everything outside an open dialog is inert, so the pointer could not reach it there.
+  // Everything outside an open dialog is inert: the pointer could not reach the
+  // explanation there.
   (button.closest('dialog') ?? byId('main')).append(tip);
   button.setAttribute('aria-describedby', TIP);
   tip.hidden = false;

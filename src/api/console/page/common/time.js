@@ -78,8 +78,8 @@ export function formatTime(at, form = 'full') {
 }
 
 /**
- * Returns a `time` element. It follows the choice of time zone, and if it shows how long
- * ago the instant was, it follows the clock.
+ * Returns a `time` element. It is redrawn when the reader chooses another time zone. If
+ * it shows how long ago the instant was, it is also redrawn as time passes.
  */
 export function time(iso, form = 'minute') {
   if (iso === null || iso === undefined) return el('span.quiet', '–');

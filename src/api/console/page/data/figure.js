@@ -1,5 +1,6 @@
 // Draws lines and bars as a list of shapes, which become SVG on the page, an SVG file or
-// a PNG. For a chart to be saved, its shapes must not depend on where they are drawn.
+// a PNG. The shapes do not depend on where they are drawn, so the page and the saved files
+// use the same list.
 import { svg } from '../common/dom.js';
 import { rough } from '../common/format.js';
 
@@ -63,7 +64,7 @@ function extremes(series, form) {
   return least === 0 && most === 0 ? [0, 1] : [least, most];
 }
 
-/** Widens the axis to whole ticks, so that no bar extends beyond the last number. */
+/** Widens the axis to whole ticks, so that no bar extends beyond the last tick. */
 function scaleOf(least, most) {
   const raw = (most - least) / TICKS;
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -121,10 +122,7 @@ function sizeOf(text) {
   return ruler.measureText(text).width;
 }
 
-/**
- * Returns where to draw a label of this size, and the range from left to right that it
- * takes up.
- */
+/** Returns where to draw a label of this width, and its left and right edges. */
 function within(x, size, width) {
   if (x - size / 2 < EDGE)
     return { anchor: 'start', at: EDGE, from: EDGE, to: EDGE + size };

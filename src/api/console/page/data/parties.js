@@ -75,7 +75,8 @@ export function loadParties() {
  */
 export function refreshParties() {
   const target = byId('parties');
-  // A dialog gives the focus back to the row that opened it, which must still be there.
+  // A closed dialog returns the focus to the row that opened it, so this row must not be
+  // redrawn.
   const isBusy =
     byId('dialog').open ||
     target.contains(document.activeElement) ||

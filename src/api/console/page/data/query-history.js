@@ -61,8 +61,8 @@ function nameOf({ sql, question, options = {} }) {
 }
 
 /**
- * Reads the list. Anything else that another program or version has stored there is
- * ignored.
+ * Reads the list. Ignores values of any other form, which another program or version may
+ * have stored under the same key.
  */
 function read() {
   try {

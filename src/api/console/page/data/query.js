@@ -107,8 +107,8 @@ async function loadQuestions(question, { options, sql, editor, keys, result }) {
 }
 
 /**
- * Fills the form with the question that the address names. The reader runs it: a link
- * from elsewhere must not cost a query by itself.
+ * Fills the form with the question that the address names. The reader has to run the
+ * question: merely opening a link from elsewhere must not run a query.
  */
 function followLink(question, { questions, options, sql }) {
   const linked = linkedQuestion(location.hash);
@@ -153,8 +153,8 @@ function assetList(id) {
 }
 
 /**
- * Reads the ids of the assets. A reader who switches between questions would otherwise
- * occupy every connection to the lake.
+ * Reads the ids of the assets, only once: a reader who switches between questions would
+ * otherwise occupy every connection to the lake.
  */
 const assetIds = once(async () => {
   const { rows } = await post('console/query', { sql: ASSETS });

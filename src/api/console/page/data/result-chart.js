@@ -37,13 +37,13 @@ const UNITS_APART =
 const ALTERNATIVES = /^-?\d+(?: or -?\d+)*$/;
 
 /**
- * Returns the chart's elements, or a sentence that says why there is no chart. Most SQL is
- * not meant to be drawn, so without a chart its result stands alone, unless it is amounts
- * of several assets that cannot be compared.
+ * Returns the chart's elements, or a sentence that says why there is no chart. Most SQL
+ * is not meant to be drawn, so its result usually gets no such sentence. The exception is
+ * a result whose amounts cannot be compared because they are in different assets.
  * @param units the columns that name a figure's unit, by the figure's name: rows with
  *   different units are never drawn on one axis
  * @param assets the known assets by id
- * @param isReady whether it answers a ready question
+ * @param isReady whether the result answers a ready question
  */
 export function resultChart(columns, rows, { units, assets, isReady }) {
   const figures = columns.filter(({ isAmount }) => isAmount);
@@ -92,9 +92,9 @@ function partsOf(columns, rows, { sizes, unit, assets }) {
   const names = ofKind('text').filter(
     (column) => sizeOf(column) > 1 && sizeOf(column) <= NAMES_MAX,
   );
-  // Names are candidates even if they are too many to draw. Otherwise a time that only
-  // describes its row would take their place.
-  // A time that all rows share, such as the month of a question, leaves the axis to them.
+  // A column of names is a candidate even if it has too many names to draw. Otherwise, a
+  // time that only describes its row would become the axis. A time that all rows share,
+  // such as the month of a question, leaves the axis to the names.
   const times = ofKind('time').filter(
     (column) => sizeOf(column) > 1 || names.length === 0,
   );
@@ -113,7 +113,10 @@ function partsOf(columns, rows, { sizes, unit, assets }) {
   return { axis, splits, groups: groupsOf(columns, rows, unit, assets) };
 }
 
-/** Whether a column has months or days, written as such or as their first moments. */
+/**
+ * Whether a column has months or days, written as such or as the instant at which they
+ * begin.
+ */
 function arePeriods(rows, at) {
   return rows.every((row) => row[at] === null || PERIOD.test(String(row[at])));
 }
@@ -245,7 +248,8 @@ const BARS = [
 const FORMS = { time: [...BARS, ['line', 'a line']], text: BARS };
 
 /**
- * Bars suit months and days. A line suits other times, and more times than bars can show.
+ * Bars suit names, months and days. A line suits other times, and any times that are too
+ * many for bars.
  */
 function usualForm(columns, rows, axis) {
   const isFine = distinct(columns, rows, axis.name).size > BARS_MAX;

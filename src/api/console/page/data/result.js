@@ -22,7 +22,7 @@ const TIME = /^\d{4}-\d\d(?:-\d\d(?:[ T]|$)|$)/;
 export function tabled(found, assets) {
   const names = Object.keys(found[0] ?? {});
   const rows = found.map((row) => names.map((name) => row[name]));
-  // Only exact amounts are sent as text; a number may already have been divided.
+  // Only text counts as an exact amount; a number may be the result of a division.
   const amounts = findAmounts(names, rows, assets, (index) =>
     rows.every((row) => row[index] === null || typeof row[index] === 'string'),
   );

@@ -22,7 +22,8 @@ let grammar;
 /** Prism's SQL grammar, changed where DuckDB differs from MySQL. */
 function duckDb({ languages }) {
   grammar ??= languages.extend('sql', {
-    // `#` and `//` do not begin a comment, and a backslash does not escape anything.
+    // In DuckDB, `#` and `//` do not begin a comment, and a backslash does not escape
+    // anything.
     comment: { pattern: /--.*|\/\*[\s\S]*?\*\//, greedy: true },
     variable: /\$\w+/,
     string: { pattern: /'(?:[^']|'')*'|\$\$[\s\S]*?\$\$/, greedy: true },
@@ -74,7 +75,8 @@ export function withColours(area) {
     paint.scrollTop = area.scrollTop;
     paint.scrollLeft = area.scrollLeft;
   };
-  // Text that is set by code causes no `input` event, so that code sends `change`.
+  // Text set by code causes no `input` event. Such code calls `textSet`, which dispatches
+  // `change`.
   area.addEventListener('input', draw);
   area.addEventListener('change', draw);
   area.addEventListener('scroll', follow);

@@ -34,7 +34,8 @@ export function startStatement() {
     void load(party, month.value);
   });
   byId('statement-print').addEventListener('click', () => print());
-  // The browser's own menu prints too, so this does not belong to the button.
+  // The browser's own menu can print too, so draw the remaining entries on this event and
+  // not when the button is pressed.
   addEventListener('beforeprint', () => {
     for (const drawRest of pending) drawRest();
   });

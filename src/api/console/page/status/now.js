@@ -117,8 +117,8 @@ function runItem() {
           ? ''
           : duration(mirrorNowMs() - Date.parse(run.startedAt)),
       );
-      // A child run ends with its parent. Under Runs, it can also be cancelled
-      // separately.
+      // A child run gets no button here, because it ends with its parent. It can be
+      // cancelled separately under Runs.
       if (run.parentRunId === null && cancel.childElementCount === 0) {
         cancel.append(
           cancelButton(
