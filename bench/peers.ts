@@ -1,7 +1,7 @@
 /**
  * Compares ledger-mirror with its peers: dlt, DuckDB, the Singer SDK and PyAirbyte, which
- * are pinned in environments of their own. All take turns on the same source and the same Postgres. `npm
- * run bench -- peers [--quick]` prints the tables of bench/README.md.
+ * are pinned in environments of their own. All take turns on the same source and the same
+ * Postgres. `npm run bench -- peers [--quick]` prints the tables of bench/README.md.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -21,7 +21,7 @@ const PACKAGES = [
   'duckdb==1.5.5',
   'singer-sdk==0.54.9',
 ];
-/** PyAirbyte needs other versions of what the others need, so it has its own environment. */
+/** PyAirbyte needs other versions of what the others need, hence its own environment. */
 const AIRBYTE_PACKAGES = ['airbyte==0.71.3'];
 const isQuick = process.argv.includes('--quick');
 const PARTIES = isQuick ? 50_000 : 200_000;

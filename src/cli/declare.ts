@@ -160,7 +160,7 @@ function declareReading(program: Command, add: Add): void {
   add(
     program,
     'query',
-    'read-only SQL over the lake (entries, parties, checkpoints)',
+    'read-only SQL over the lake (entries, daily_flows, monthly_fees and more)',
     loadQuery,
   )
     .argument(

@@ -74,7 +74,7 @@ describe('the address of the page', () => {
       '/runs?since=yesterday&until=2026-03-01',
     );
     const { page } = view;
-    const until = page.getByLabel('Until', { exact: true });
+    const until = page.getByLabel('Before', { exact: true });
     expect(await page.getByLabel('Since', { exact: true }).inputValue()).toBe(
       'yesterday',
     );
