@@ -27,7 +27,7 @@ import { unitsById } from '../../ledger/assets.ts';
 import { startSandbox, type Sandbox } from '../../sandbox/http/server.ts';
 import { exitCodeOf, type CommandContext, type Handler } from '../context.ts';
 import { followRun, startNight, verifyHere } from '../follow.ts';
-import { formatDuration } from '../../format/format.js';
+import { formatCount, formatDuration } from '../../format/format.js';
 import { runSummary } from '../output/run-text.ts';
 import { COMMAND, commandOn, near } from '../command-name.ts';
 import { keptGenesis } from './sandbox.ts';
@@ -192,7 +192,12 @@ async function answer(
     const output = new PassThrough();
     const sent = ask(sql, 'json', output).finally(() => output.end());
     const [document] = await Promise.all([readJson(output), sent]);
-    answers[name] = (document as { readonly rows: unknown }).rows;
+    const { rows } = document as { readonly rows: readonly unknown[] };
+    if (rows.length > ROWS_SHOWN_MAX) {
+      const all = formatCount(rows.length);
+      out.write(`These are the first ${ROWS_SHOWN_MAX} of ${all} rows.\n`);
+    }
+    answers[name] = rows;
   }
   return answers;
 }

@@ -254,8 +254,8 @@ select id as party_id, coalesce(entries, 0) as entries, last_at
   {
     name: 'statement',
     title:
-      'an account statement for one party: each change to its accounts, in ' +
-      'chronological order',
+      'an account statement for one party: each change to its accounts, by time; ' +
+      'the changes of one block have no order',
     parameters: ['party', 'since', 'until', 'month', 'asset'],
     required: { party: 'PARTY' },
     reads: 'ledger_entries',
