@@ -1,8 +1,8 @@
 /**
- * Makes the readings of a list cheaper. The primary key of the parties also has the columns
- * that the status reads in its order, so that a party is added to one index by its id
- * instead of two. The rows of an audit no longer have a foreign key, which Postgres checked
- * once for each row; a trigger deletes them with their generation.
+ * Makes the readings of a list cheaper. The primary key of the parties also has the
+ * columns that the status reads in its order, so that a party is added to one index by its
+ * id instead of two. The rows of an audit no longer have a foreign key, which Postgres
+ * checked once for each row; a trigger deletes them with their generation.
  */
 import { type Kysely, sql } from 'kysely';
 

@@ -55,8 +55,8 @@ const BI_PACKAGES = [
 ];
 /**
  * Reads every amount and the text column next to it. connectorx keeps ten decimals of 28
- * digits, so it refuses amounts of more than 18 digits, with one of two messages. What it
- * must not do is change an amount.
+ * digits, so it refuses amounts of more than 18 digits, with one of two messages. It must
+ * never change an amount.
  */
 const BI_CLIENTS = `
 import os

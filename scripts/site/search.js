@@ -19,8 +19,8 @@ const NOTHING_FOUND = 'No page has all of these words.';
 /** The index, once it has been needed; a failure to load it is not kept. */
 let opening;
 /**
- * Increases whenever something else is to be shown. A search whose number is no longer
- * current discards its results.
+ * The number of the newest change to what is shown. A search that was begun at an older
+ * number discards its results.
  */
 let changes = 0;
 

@@ -12,6 +12,9 @@
  * @property {'time' | 'text'} kind
  */
 
+/** Matches the possible amounts of one row, such as `5 or 7` for a balance. */
+export const ALTERNATIVES = /^-?\d+(?: or -?\d+)*$/;
+
 /** Names of figures that an analyst wants to see first, before a count of entries. */
 const MEANT = /quantity|paid|held|amount|balance|change|sent/i;
 

@@ -15,7 +15,7 @@ export interface GivenRange {
   readonly month?: string | undefined;
 }
 
-/** The names of the two options, for messages. */
+/** The names of the two values as their caller knows them, for messages: `--since`. */
 export interface RangeOptionNames {
   readonly start: string;
   readonly end: string;
@@ -79,7 +79,7 @@ function readBothEnds(
     const time = readTypedTime(text, now);
     if (time === undefined)
       problems.push(
-        `--${names[side]}: ${quote(text)} is not a time that can be read; use ` +
+        `${names[side]}: ${quote(text)} is not a time that can be read; use ` +
           TYPED_TIME_FORMS,
       );
     return time?.from;
@@ -88,7 +88,7 @@ function readBothEnds(
   const end = read('end');
   if (start !== undefined && end !== undefined && start >= end)
     problems.push(
-      `--${names.start}, --${names.end}: ${formatInstant(start)} is not before ` +
+      `${names.start}, ${names.end}: ${formatInstant(start)} is not before ` +
         `${formatInstant(end)}; give a range that is not empty`,
     );
   return { start, end, problems };
@@ -104,8 +104,8 @@ function readMonth(
   const problems: string[] = [];
   if (start !== undefined || end !== undefined)
     problems.push(
-      `--month: is a whole range already; leave out --${names.start} and ` +
-        `--${names.end}, or --month`,
+      `--month: is a whole range already; leave out ${names.start} and ` +
+        `${names.end}, or --month`,
     );
   if (month === undefined)
     problems.push(

@@ -3,7 +3,7 @@ import { readInstant } from '../../src/time/time.ts';
 import { readTypedRange } from '../../src/time/typed-range.ts';
 
 const NOW = readInstant('2026-03-04T10:20:30Z');
-const NAMES = { start: 'from', end: 'to' };
+const NAMES = { start: '--from', end: '--to' };
 
 test('a month as an end is its first instant, which is exclusive', () => {
   expect(

@@ -37,7 +37,7 @@ const REPLY = z.strictObject({
   code: z.int(),
   /** What the command wrote to stdout. */
   output: z.string(),
-  /** What it wrote to stderr. */
+  /** What the command wrote to stderr. */
   errors: z.string(),
   /** Whether the output reached the limits. */
   isCut: z.boolean(),

@@ -93,7 +93,9 @@ const FILES_MAX = 16;
  */
 const AHEAD_BYTES_MAX = 64 * 2 ** 20;
 const TIMEOUT_SECONDS = 60;
-/** After this time a process is ended, even if the statement's own timeout did not work. */
+/**
+ * After this time a process is ended, even if the statement's own timeout did not work.
+ */
 export const ENDED_AFTER_MS = (TIMEOUT_SECONDS + 15) * 1_000;
 const ROWS_MAX = 5_000;
 const ANSWER_CHARACTERS_MAX = 8_000_000;

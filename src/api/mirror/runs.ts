@@ -260,10 +260,7 @@ function readTimes(since: string | undefined, until: string | undefined) {
   );
   if (problems.length > 0)
     // Parameters have no dashes before their names, as options have.
-    throw new StatusError(
-      'invalidArgument',
-      problems.join('; ').replaceAll(/--(?=since|until)/g, ''),
-    );
+    throw new StatusError('invalidArgument', problems.join('; '));
   return { since: start, until: end };
 }
 

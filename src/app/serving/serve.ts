@@ -80,7 +80,7 @@ function openConsole(app: App, lake: LakeQueries): ConsoleParts {
     assets: knownAssets(config),
     preview: () => describeNightly(jobs, config),
     look: sharedLoad(() => lookFirst(app), LOOK_MAX_AGE_MS),
-    // Everyone who presses the button at the same moment shares one notice.
+    // Requests within a second of each other share one notice.
     testNotices: sharedLoad(() => testNotices(config), NOTICE_MAX_AGE_MS),
     upkeep: sharedLoad(() => measureUpkeep(app), UPKEEP_MAX_AGE_MS),
   };

@@ -216,7 +216,7 @@ function parse(
   const assetId = asset === undefined ? undefined : canonicalId(asset);
   const range = readTypedRange(
     { start: times.from, end: times.to, month: times.month },
-    { start: 'from', end: 'to' },
+    { start: '--from', end: '--to' },
     nowMicros(),
   );
   const from = range.start === undefined ? undefined : floorSecond(range.start);

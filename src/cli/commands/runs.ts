@@ -21,7 +21,7 @@ import { runReport, type RunNow } from '../output/run-report.ts';
  * is enough to distinguish runs.
  */
 const PARENT_CHARACTERS = 13;
-const TIME_OPTIONS = { start: 'since', end: 'until' };
+const TIME_OPTIONS = { start: '--since', end: '--until' };
 const LOG_PAGE_LINES = 1_000;
 const LOG_LINES_MAX = 50_000;
 const POLL_MS = 200;

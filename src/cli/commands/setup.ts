@@ -50,10 +50,7 @@ export const notify: Handler = async (_, context) => {
     exitCode,
     document: { results },
     text: results
-      .map(
-        ({ outcome, detail }) => `${outcome}: ${detail}
-`,
-      )
+      .map(({ outcome, detail }) => `${outcome}: ${detail}\n`)
       .join(''),
   };
 };

@@ -98,9 +98,9 @@ export function requestFor(
 }
 
 /**
- * Returns the plan's own range. The start is left out if there is no known row that
- * would show that the source understood it. Either way, the rows of the range are kept,
- * and all others in the response are dropped.
+ * Returns the request for the plan's own range. Its start is left out unless a known row
+ * can show whether the source understood it. In both cases, only the rows of the range
+ * are kept.
  */
 function primaryRequest({
   question,

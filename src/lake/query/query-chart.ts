@@ -5,7 +5,11 @@
 import { didYouMean, findNear } from '../../errors/did-you-mean.ts';
 import { UsageError } from '../../errors/errors.ts';
 import { type AssetUnits, findAmounts } from '../../format/amounts.js';
-import { usualAxis, usualFigure } from '../../format/chart-choice.js';
+import {
+  ALTERNATIVES,
+  usualAxis,
+  usualFigure,
+} from '../../format/chart-choice.js';
 import { formatCount, formatRough, groupDigits } from '../../format/format.js';
 import { unitColumns } from './chart-units.ts';
 import {
@@ -38,9 +42,11 @@ const TIME_PART = /(?:^|_)(?:year|quarter|month|week|day|hour)$/i;
 /** Numeric columns that are names or positions, not figures. */
 const NAME_OR_PLACE = /(?:^|_)(?:id|epoch|block|height|version)$/i;
 
-/** A whole amount, and not a code or an id: without leading zeros. */
+/**
+ * A whole amount, and not a code or an id: without leading zeros. An amount that is too
+ * long for a numeric type is returned as text.
+ */
 const AMOUNT = /^(?:0|-?[1-9]\d*)$/;
-const ALTERNATIVES = /^-?\d+(?: or -?\d+)*$/;
 
 /** The figure of each part of a bar. A bar that is not split has a single part, ''. */
 type Bar = ReadonlyMap<string, string>;
@@ -148,7 +154,7 @@ function findPlaces(
   const numbers = indexes.filter(
     (index) =>
       (NUMERIC.test(typeOf(index)) ||
-        (isText(index) && areWhole(rows, index))) &&
+        (isText(index) && areAll(rows, index, AMOUNT))) &&
       !TIME_PART.test(nameOf(index)) &&
       !NAME_OR_PLACE.test(nameOf(index)),
   );
@@ -158,7 +164,7 @@ function findPlaces(
     if (figure !== undefined && numbers.length > 0)
       throw unknownFigure(figure, numbers.map(nameOf));
     const several = indexes.find(
-      (index) => isText(index) && haveSeveral(rows, index),
+      (index) => isText(index) && areAll(rows, index, ALTERNATIVES),
     );
     return several === undefined
       ? 'No chart: no column of the result contains amounts.'
@@ -195,25 +201,14 @@ function findPlaces(
   };
 }
 
-/**
- * Whether a column of text contains only whole numbers. An amount that is too long for a
- * numeric type is returned as text.
- */
-function areWhole(
+/** Whether a column of text has values, and all of them match. */
+function areAll(
   rows: readonly (readonly string[])[],
   index: number,
+  pattern: RegExp,
 ): boolean {
   const given = rows.flatMap((row) => row[index] || []);
-  return given.length > 0 && given.every((text) => AMOUNT.test(text));
-}
-
-/** Whether a column of text has amounts, some of them as alternatives: `5 or 7`. */
-function haveSeveral(
-  rows: readonly (readonly string[])[],
-  index: number,
-): boolean {
-  const given = rows.flatMap((row) => row[index] || []);
-  return given.length > 0 && given.every((text) => ALTERNATIVES.test(text));
+  return given.length > 0 && given.every((text) => pattern.test(text));
 }
 
 function unknownFigure(figure: string, known: readonly string[]): UsageError {

@@ -311,7 +311,7 @@ export function inquiry(
     ]);
   const { start, end, problems } = readTypedRange(
     { start: values.since, end: values.until, month: values.month },
-    { start: 'since', end: 'until' },
+    { start: '--since', end: '--until' },
     nowMicros(),
   );
   if (problems.length > 0) throw new UsageError(problems);

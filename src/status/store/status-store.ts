@@ -96,8 +96,8 @@ export function readStoredFacts(
 }
 
 async function readFactsNow(db: Database): Promise<StoredFacts> {
-  // The coverage takes longest, so it gets the connection that is open already. The others
-  // may have to open one first, which takes a third of that time.
+  // The coverage takes longest, so it gets the connection that is open already. The
+  // others may have to open one first, which takes a third of that time.
   const [coverage, { facts }] = await Promise.all([
     readCompleteness(db),
     readRow(db, ACTION, FACTS),

@@ -1,6 +1,6 @@
 // Draws lines and bars as a list of shapes, which become SVG on the page, an SVG file or
-// a PNG. The shapes do not depend on where they are drawn, so the page and the saved files
-// use the same list.
+// a PNG. The shapes do not depend on where they are drawn, so a saved file has those of
+// the page, with a caption below them.
 import { svg } from '../common/dom.js';
 import { rough } from '../common/format.js';
 
@@ -195,8 +195,8 @@ export function stackCharts(charts) {
 }
 
 /**
- * Adds below a picture what it needs without its page: what it shows, and what each colour
- * stands for.
+ * Adds below a picture what it needs without its page: what it shows, and what each
+ * colour stands for.
  * @param legend `{ tone, text }` of each colour
  */
 export function withCaption({ shapes, width, height, label, legend }) {

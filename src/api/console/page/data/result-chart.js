@@ -5,7 +5,12 @@ import { colour } from '../common/charts.js';
 import { el, svg } from '../common/dom.js';
 import { assetName } from '../common/assets.js';
 import { grouped, shortId } from '../common/format.js';
-import { readInstant, usualAxis, usualFigure } from '../shared/chart-choice.js';
+import {
+  ALTERNATIVES,
+  readInstant,
+  usualAxis,
+  usualFigure,
+} from '../shared/chart-choice.js';
 import {
   shapesOf,
   stackCharts,
@@ -33,8 +38,6 @@ const NO_AXIS =
 const UNITS_APART =
   'No chart: each asset has its own unit, so amounts of several assets cannot be ' +
   'compared. Add a time or a name.';
-/** Several possible amounts of one row, as a balance may have. */
-const ALTERNATIVES = /^-?\d+(?: or -?\d+)*$/;
 
 /**
  * Returns the chart's elements, or a sentence that says why there is no chart. Most SQL
